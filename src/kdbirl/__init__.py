@@ -1,0 +1,99 @@
+"""Bayesian inverse reinforcement learning from labelled training tasks.
+
+Public names are loaded when they are first used, so `import kdbirl` is quick, imports neither JAX nor the table and
+plot libraries, and changes nothing in the user's process (docs/decisions/0002-lazy-imports.md).
+"""
+
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:  # for type checkers and editors; the table below is for Python, and a test keeps the two equal
+    from kdbirl.demos.data import Demonstrations as Demonstrations
+    from kdbirl.demos.data import TaskBank as TaskBank
+    from kdbirl.demos.minari import read_minari as read_minari
+    from kdbirl.demos.readers import read_demonstrations as read_demonstrations
+    from kdbirl.demos.readers import read_task_bank as read_task_bank
+    from kdbirl.demos.writers import write_demonstrations as write_demonstrations
+    from kdbirl.demos.writers import write_task_bank as write_task_bank
+    from kdbirl.features import Columns as Columns
+    from kdbirl.features import Function as Function
+    from kdbirl.features import GridCoordinates as GridCoordinates
+    from kdbirl.features import Identity as Identity
+    from kdbirl.features import OneHot as OneHot
+    from kdbirl.features import OneHotActions as OneHotActions
+    from kdbirl.features import OneHotStates as OneHotStates
+    from kdbirl.features import Standardize as Standardize
+    from kdbirl.features import Transformer as Transformer
+    from kdbirl.methods.kdbirl import KDBIRL as KDBIRL
+    from kdbirl.methods.kdbirl import load_model as load_model
+    from kdbirl.posterior.grid import Grid as Grid
+    from kdbirl.posterior.mcmc import HMC as HMC
+    from kdbirl.posterior.mcmc import NUTS as NUTS
+    from kdbirl.posterior.mcmc import Metropolis as Metropolis
+    from kdbirl.posterior.priors import Beta as Beta
+    from kdbirl.posterior.priors import Laplace as Laplace
+    from kdbirl.posterior.priors import Normal as Normal
+    from kdbirl.posterior.priors import TruncatedNormal as TruncatedNormal
+    from kdbirl.posterior.priors import Uniform as Uniform
+    from kdbirl.posterior.product_prior import CustomPrior as CustomPrior
+    from kdbirl.posterior.product_prior import Product as Product
+    from kdbirl.posterior.result import Posterior as Posterior
+    from kdbirl.posterior.smc import SMC as SMC
+    from kdbirl.posterior.storage import load_posterior as load_posterior
+    from kdbirl.posterior.vi import VI as VI
+
+_MODULE_OF = {
+    "Demonstrations": "kdbirl.demos.data",
+    "TaskBank": "kdbirl.demos.data",
+    "read_minari": "kdbirl.demos.minari",
+    "read_demonstrations": "kdbirl.demos.readers",
+    "read_task_bank": "kdbirl.demos.readers",
+    "write_demonstrations": "kdbirl.demos.writers",
+    "write_task_bank": "kdbirl.demos.writers",
+    "Columns": "kdbirl.features",
+    "Function": "kdbirl.features",
+    "GridCoordinates": "kdbirl.features",
+    "Identity": "kdbirl.features",
+    "OneHot": "kdbirl.features",
+    "OneHotActions": "kdbirl.features",
+    "OneHotStates": "kdbirl.features",
+    "Standardize": "kdbirl.features",
+    "Transformer": "kdbirl.features",
+    "KDBIRL": "kdbirl.methods.kdbirl",
+    "load_model": "kdbirl.methods.kdbirl",
+    "Grid": "kdbirl.posterior.grid",
+    "HMC": "kdbirl.posterior.mcmc",
+    "NUTS": "kdbirl.posterior.mcmc",
+    "Metropolis": "kdbirl.posterior.mcmc",
+    "Beta": "kdbirl.posterior.priors",
+    "CustomPrior": "kdbirl.posterior.product_prior",
+    "Laplace": "kdbirl.posterior.priors",
+    "Normal": "kdbirl.posterior.priors",
+    "Product": "kdbirl.posterior.product_prior",
+    "TruncatedNormal": "kdbirl.posterior.priors",
+    "Uniform": "kdbirl.posterior.priors",
+    "Posterior": "kdbirl.posterior.result",
+    "SMC": "kdbirl.posterior.smc",
+    "load_posterior": "kdbirl.posterior.storage",
+    "VI": "kdbirl.posterior.vi",
+}
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_OF})
+
+
+if not TYPE_CHECKING:  # a type checker that saw this would believe in every name there is
+
+    def __getattr__(name: str) -> object:
+        """Import the module that owns `name` when it is first asked for (PEP 562)."""
+        if name not in _MODULE_OF:
+            from kdbirl.errors import did_you_mean
+
+            raise AttributeError(f"module 'kdbirl' has no attribute {name!r}.{did_you_mean(name, _MODULE_OF)}")
+        from importlib import import_module
+
+        value = getattr(import_module(_MODULE_OF[name]), name)
+        globals()[name] = value
+        return value

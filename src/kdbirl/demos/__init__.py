@@ -1,0 +1,1 @@
+"""Demonstrations: the data types, and reading and writing them."""

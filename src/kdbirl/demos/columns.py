@@ -1,0 +1,162 @@
+"""Columns of a `Table` -> checked arrays. Every complaint names the cell: file, row, line, column, what is there."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+from jaxtyping import Bool, Float, Int
+
+from kdbirl.demos.tables import Table
+from kdbirl.errors import InputError, did_you_mean
+
+MISSING = ("", "na", "n/a", "nan", "null", "none")
+TRUE, FALSE = ("true", "t", "yes", "1", "1.0"), ("false", "f", "no", "0", "0.0")
+
+
+def is_text(series: pl.Series) -> bool:
+    return series.dtype in (pl.String, pl.Categorical, pl.Enum)
+
+
+def first_true(mask: pl.Series | np.ndarray) -> int:
+    return int(np.argmax(np.asarray(mask)))
+
+
+def numbers(table: Table, name: str) -> Float[np.ndarray, " rows"]:
+    """A column as finite float64; text that is a number counts as one."""
+    series = table.column(name)
+    if is_text(series):
+        values, foreign = parsed(table, name)
+        if foreign.any():
+            raise not_a_number(table, name, first_true(foreign))
+    elif series.dtype.is_numeric() or series.dtype == pl.Boolean or series.dtype == pl.Null:
+        values = series.cast(pl.Float64)
+    else:
+        raise InputError(f"{table.name}: the column {name!r} holds {series.dtype} values, not numbers.")
+    array = values.to_numpy().astype(np.float64)
+    check_finite(table, name, array)
+    return array
+
+
+def check_finite(table: Table, name: str, array: Float[np.ndarray, " rows"]) -> None:
+    bad = ~np.isfinite(array)
+    if bad.any():
+        row = first_true(bad)
+        kind = "missing (empty or NaN)" if np.isnan(array[row]) else "infinite"
+        raise InputError(
+            f"{table.place(row)}, column {name!r} is {kind}; every number must be finite: fill or drop that row."
+        )
+
+
+def not_a_number(table: Table, name: str, row: int, hint: str = "") -> InputError:
+    text = str(table.column(name)[row])
+    return InputError(f"{table.place(row)}, column {name!r} is {text!r}, which is not a number.{hint}")
+
+
+def parsed(table: Table, name: str) -> tuple[pl.Series, pl.Series]:
+    """(numbers, null where there is none; which cells hold text that is neither a number nor a missing value)."""
+    text = table.column(name).cast(pl.String).str.strip_chars()
+    if table.decimal_comma:
+        commas = text.str.contains(",", literal=True).fill_null(False)
+        if commas.any() and text.str.contains(".", literal=True).any() and _numeric(text):
+            row = first_true(commas)
+            raise InputError(
+                f"{table.place(row)}, column {name!r} is {text[row]!r}, but other cells there have a decimal point; "
+                f"use one or the other throughout."
+            )
+        text = text.str.replace(",", ".", literal=True)
+    values = text.cast(pl.Float64, strict=False)
+    foreign = values.is_null() & ~text.fill_null("").str.to_lowercase().is_in(MISSING)
+    return values, foreign
+
+
+def _numeric(text: pl.Series) -> bool:
+    """Does the column consist of digits and signs only? (Labels such as "Smith, J." may mix commas and points.)"""
+    return bool(text.str.contains(r"^[0-9.,eE+\-]*$").fill_null(True).all())
+
+
+def matrix(table: Table, names: Sequence[str]) -> tuple[Float[np.ndarray, "rows width"], tuple[str, ...]]:
+    """Several columns of numbers, or one column of lists of equal length, with the names of the result's columns."""
+    if len(names) == 1 and table.column(names[0]).dtype in (pl.List, pl.Array):
+        return _lists(table, names[0])
+    return np.column_stack([numbers(table, name) for name in names]), tuple(names)
+
+
+def _lists(table: Table, name: str) -> tuple[Float[np.ndarray, "rows width"], tuple[str, ...]]:
+    try:
+        series = table.column(name).cast(pl.List(pl.Float64))
+    except pl.exceptions.PolarsError as error:
+        raise InputError(f"{table.name}: the lists in column {name!r} do not hold numbers.") from error
+    lengths = series.list.len().fill_null(0)
+    odd = lengths != lengths[0]
+    if odd.any() or lengths[0] == 0:
+        row = first_true(odd)
+        raise InputError(
+            f"{table.place(row)}, column {name!r} has {lengths[row]} values, row 1 has {lengths[0]}: "
+            f"vectors of different length, or empty ones, cannot be used."
+        )
+    width = int(lengths[0])
+    values = series.explode().to_numpy().astype(np.float64).reshape(-1, width)
+    for column in range(width):
+        check_finite(table, f"{name}[{column}]", values[:, column])
+    return values, tuple(f"{name}{i}" for i in range(width))
+
+
+def labels(table: Table, name: str) -> pl.Series:
+    """A column as labels: text, stripped; whole numbers without a decimal point, so 1, 1.0 and "1" agree."""
+    series = table.column(name)
+    if series.dtype.is_float() and (series.fill_nan(None).drop_nulls() % 1 == 0).all():
+        text = series.fill_nan(None).cast(pl.Int64).cast(pl.String)
+    elif is_text(series) or series.dtype.is_numeric() or series.dtype == pl.Boolean or series.dtype.is_temporal():
+        text = series.cast(pl.String)
+    else:
+        raise InputError(f"{table.name}: the column {name!r} holds {series.dtype} values, which cannot be labels.")
+    if table.untyped:
+        text = text.str.strip_chars()
+        if text.str.contains(r"^-?\d+\.0+$").all():
+            text = text.str.replace(r"\.0+$", "")
+    empty = text.is_null() | (text == "")
+    if empty.any():
+        raise InputError(f"{table.place(first_true(empty))}, column {name!r} is empty; every row needs a label there.")
+    return text
+
+
+def coded(text: pl.Series, levels: Sequence[str]) -> Int[np.ndarray, " rows"]:
+    """Position of each label in `levels`, -1 where it is not among them. Vectorised: no loop over rows."""
+    codes = text.cast(pl.Enum(levels), strict=False).to_physical().cast(pl.Int64)
+    return codes.fill_null(-1).to_numpy()
+
+
+def flags(table: Table, name: str) -> Bool[np.ndarray, " rows"]:
+    """true/false, yes/no or 1/0 per row."""
+    series = table.column(name)
+    if series.dtype == pl.Boolean and series.null_count() == 0:
+        return series.to_numpy()
+    text = series.cast(pl.String).str.strip_chars().str.to_lowercase()
+    bad = ~text.fill_null("").is_in(TRUE + FALSE)
+    if bad.any():
+        row = first_true(bad)
+        raise InputError(f"{table.place(row)}, column {name!r} is {series[row]!r}; expected true or false.")
+    return text.is_in(TRUE).to_numpy()
+
+
+def episodes(table: Table, name: str) -> Int[np.ndarray, " rows"]:
+    """Whole numbers as they are; other labels numbered by first appearance."""
+    text = labels(table, name)
+    whole = text.cast(pl.Int64, strict=False)
+    if whole.null_count() == 0 and (whole.cast(pl.String) == text).all():
+        return whole.to_numpy()
+    return coded(text, text.unique(maintain_order=True).to_list())
+
+
+def steps(table: Table, name: str) -> np.ndarray:
+    """Numbers or times that put the rows of an episode in order."""
+    series = table.column(name)
+    if series.dtype.is_temporal() and series.null_count() == 0:
+        return series.to_physical().to_numpy()
+    return numbers(table, name)
+
+
+def outside_declared(table: Table, name: str, row: int, value: str, levels: Sequence[str]) -> InputError:
+    return InputError(
+        f"{table.place(row)}, column {name!r} is {value!r}, outside the declared set.{did_you_mean(value, levels)}"
+    )

@@ -1,0 +1,252 @@
+"""`read_demonstrations` and `read_task_bank`: from tables as people have them to validated data."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from kdbirl.demos import columns as cells
+from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.demos.rewards import as_rewards
+from kdbirl.demos.tables import Table, load_table
+from kdbirl.demos.variables import variable
+from kdbirl.errors import InputError, did_you_mean
+
+
+def read_demonstrations(
+    source: Any,
+    *,
+    state: str | Sequence[str],
+    action: str | Sequence[str] | None = None,
+    episode: str | None = "episode",
+    step: str | None = "step",
+    terminated: str | None = "terminated",
+    truncated: str | None = "truncated",
+    columns: Mapping[str, str] | None = None,
+    n_states: int | None = None,
+    n_actions: int | None = None,
+    actions: Collection[Any] | None = None,
+    discrete_states: bool | None = None,
+) -> Demonstrations:
+    """Demonstrations from a Parquet or CSV file, a directory or pattern of them, or a Polars or pandas frame.
+
+    Arguments:
+        source: path, directory, pattern such as `"runs/*.parquet"`, list of those, or frame.
+        state, action: the column(s). One text column is discrete, with its labels; one column of whole numbers is a
+            discrete action, and a discrete state if `discrete_states=True` or `n_states` is given. A column of lists of
+            equal length is a vector. For a vector action of one column give a list, `action=["force"]`.
+        episode, step, terminated, truncated: used if present (a name other than the default must be); None: not used.
+            Rows are put in order of `step` within their episode.
+        columns: `{our name: their name}` for tables that call things differently, e.g. `{"action": "act"}`.
+        n_states, n_actions, actions: declared counts, or the set of allowed actions; anything outside is an error.
+    """
+    wanted = _Wanted(state, action, columns, episode=episode, step=step, terminated=terminated, truncated=truncated)
+    table = wanted.load(source)
+    data, order = _demonstrations(table, wanted, None, n_states, n_actions, actions, discrete_states)
+    return data if order is None else data.take(order)
+
+
+def read_task_bank(
+    source: Any,
+    *,
+    rewards: Any,
+    state: str | Sequence[str],
+    action: str | Sequence[str] | None = None,
+    task: str = "task",
+    reward: str | Sequence[str] | None = None,
+    episode: str | None = "episode",
+    step: str | None = "step",
+    terminated: str | None = "terminated",
+    truncated: str | None = "truncated",
+    columns: Mapping[str, str] | None = None,
+    n_states: int | None = None,
+    n_actions: int | None = None,
+    actions: Collection[Any] | None = None,
+    discrete_states: bool | None = None,
+) -> TaskBank:
+    """A bank of training tasks from a table of rows (with a column `task`) and a table of rewards (one row a task).
+
+    `rewards`: path, frame or `{task: vector}`; `reward`: its columns, by default all but `task`. Task labels compare as
+    text (1, 1.0 and "1" are one label, "01" is another); the order of the tasks is that of the rewards table. The rest
+    is as in `read_demonstrations`.
+    """
+    optional = {"episode": episode, "step": step, "terminated": terminated, "truncated": truncated}
+    wanted = _Wanted(state, action, columns, task=task, **optional)
+    table = wanted.load(source)
+    vectors, names, parameters, origin = read_rewards(rewards, task, reward, wanted.theirs(task))
+    text = cells.labels(table, wanted.theirs(task))
+    codes = cells.coded(text, names)
+    check_same_tasks(text.unique(maintain_order=True).to_list(), names, table.name, origin)
+    data, order = _demonstrations(table, wanted, codes, n_states, n_actions, actions, discrete_states)
+    order = np.arange(len(codes)) if order is None else order
+    order = order[np.argsort(codes[order], kind="stable")]
+    return TaskBank(data.take(order), codes[order], vectors, names, parameters)
+
+
+class _Wanted:
+    """Which columns were asked for, under our names and under those of the table."""
+
+    def __init__(
+        self,
+        state: str | Sequence[str],
+        action: str | Sequence[str] | None,
+        renames: Mapping[str, str] | None,
+        **single: str | None,
+    ) -> None:
+        self.state = _names(state, "state")
+        self.action = () if action is None else _names(action, "action")
+        self.single_action = isinstance(action, str)
+        self.single = single
+        self.renames = dict(renames or {})
+        asked = [*self.state, *self.action, *(name for name in single.values() if name)]
+        for ours in self.renames:
+            if ours not in asked:
+                raise InputError(f"columns: {ours!r} is not a column that was asked for.{did_you_mean(ours, asked)}")
+        self.keep = {self.theirs(name) for name in asked}
+
+    def theirs(self, name: str) -> str:
+        """The table's name for one of our columns."""
+        return self.renames.get(name, name)
+
+    def load(self, source: Any) -> Table:
+        table = load_table(source, self.keep)
+        for name in (*self.state, *self.action, *self.renames):
+            table.column(self.theirs(name))
+        return table
+
+    def optional(self, table: Table, role: str) -> str | None:
+        """The table's column for a role such as "episode": None if it is absent and nobody insisted."""
+        name = self.single[role]
+        if name is None:
+            return None
+        theirs = self.theirs(name)
+        if theirs == role and theirs not in table.columns:
+            return None  # the default name: no error unless another one was asked for
+        table.column(theirs)
+        return theirs
+
+
+def _names(given: str | Sequence[str], what: str) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given)
+    if not names or len(set(names)) != len(names):
+        raise InputError(f"{what}: give at least one column and each only once, not {list(names)}.")
+    return names
+
+
+def _demonstrations(
+    table: Table,
+    wanted: _Wanted,
+    tasks: Int[np.ndarray, " rows"] | None,
+    n_states: int | None,
+    n_actions: int | None,
+    actions: Collection[Any] | None,
+    discrete_states: bool | None,
+) -> tuple[Demonstrations, Int[np.ndarray, " rows"] | None]:
+    """The rows as they stand in the table, and the order that `step` asks for."""
+    noted = _notes(table, wanted)
+    n_states = noted.get("n_states") if n_states is None else n_states
+    n_actions = noted.get("n_actions") if n_actions is None and actions is None else n_actions
+    discrete_states = noted.get("discrete_states") if discrete_states is None else discrete_states
+    state = [wanted.theirs(name) for name in wanted.state]
+    fields = variable(table, "state", state, declared=n_states, discrete=discrete_states)
+    if wanted.action:
+        action = [wanted.theirs(name) for name in wanted.action]
+        single = wanted.single_action and not noted.get("vector_actions")
+        fields |= variable(table, "action", action, declared=n_actions, levels=actions, single=single)
+    for kind, names in (("state", wanted.state), ("action", wanted.action)):
+        if len(fields.get(f"{kind}_names", ())) == len(names):
+            fields[f"{kind}_names"] = names
+    episode, step = wanted.optional(table, "episode"), wanted.optional(table, "step")
+    fields["episodes"] = None if episode is None else cells.episodes(table, episode)
+    for role in ("terminated", "truncated"):
+        column = wanted.optional(table, role)
+        fields[role] = None if column is None else cells.flags(table, column)
+    data = Demonstrations(**fields)
+    if step is None:
+        return data, None
+    return data, step_order(_groups(tasks, data.episodes), cells.steps(table, step), strict=episode is not None)
+
+
+def _notes(table: Table, wanted: _Wanted) -> dict[str, Any]:
+    """What our writer noted in the Parquet file, for the columns that it was noted about."""
+    kinds = {"state": ("n_states", "discrete_states"), "action": ("n_actions", "vector_actions")}
+    asked = {"state": wanted.state, "action": wanted.action}
+    noted = table.notes
+    return {
+        k: noted[k] for kind, keys in kinds.items() if noted.get(kind) == list(asked[kind]) for k in keys if k in noted
+    }
+
+
+def _groups(tasks: Any, episodes: Any) -> Int[np.ndarray, " rows"]:
+    """One number per (task, episode)."""
+    _, episode = np.unique(episodes, return_inverse=True)
+    return episode if tasks is None else tasks * (episode.max() + 1) + episode
+
+
+def step_order(
+    groups: Int[np.ndarray, " rows"], steps: np.ndarray, strict: bool = True
+) -> Int[np.ndarray, " rows"] | None:
+    """The order that sorts each group by step, in the places where its rows already stand.
+
+    Without an episode column a step that repeats means that several episodes follow each other: sorting would mix them,
+    so (`strict=False`) the rows stay as they are.
+    """
+    by_step = np.lexsort((steps, groups))
+    if not strict:
+        same = (np.diff(groups[by_step]) == 0) & (np.diff(steps[by_step]) == 0)
+        if same.any():
+            return None
+    order = np.empty(len(groups), dtype=np.int64)
+    order[np.argsort(groups, kind="stable")] = by_step
+    return order
+
+
+def read_rewards(
+    source: Any, task: str = "task", reward: str | Sequence[str] | None = None, task_elsewhere: str | None = None
+) -> tuple[Float[np.ndarray, "K q"], tuple[str, ...], tuple[str, ...], str]:
+    """(rewards (K, q), task names, parameter names, how messages call the source) from a table or a mapping."""
+    if isinstance(source, Mapping):
+        names = () if reward is None else _names(reward, "reward")
+        return (*as_rewards(source, (), names), "the rewards")
+    table = load_table(source)
+    task = task_elsewhere if task_elsewhere in table.columns and task_elsewhere is not None else task
+    text = cells.labels(table, task)
+    _check_no_repeats(table, task, text.to_list())
+    chosen = [n for n in table.columns if n != task and not n.startswith("(unnamed")]
+    chosen = chosen if reward is None else list(_names(reward, "reward"))
+    if not chosen:
+        raise InputError(f"{table.name} has no reward columns besides {task!r}; at least one is needed.")
+    vectors, parameters = cells.matrix(table, chosen)
+    return (*as_rewards(vectors, text.to_list(), parameters), table.name)
+
+
+def _check_no_repeats(table: Table, task: str, names: Sequence[str]) -> None:
+    seen: dict[str, int] = {}
+    for row, name in enumerate(names):
+        if name in seen:
+            raise InputError(
+                f"{table.place(row)}, column {task!r}: task {name!r} is there already in row {seen[name] + 1}; "
+                f"each task has exactly one reward vector."
+            )
+        seen[name] = row
+
+
+def check_same_tasks(in_rows: Sequence[str], in_rewards: Sequence[str], rows: str, rewards: str) -> None:
+    """Every task has rows and a reward; otherwise name the tasks that lack one, both ways."""
+    with_rows, with_reward = set(in_rows), set(in_rewards)
+    without_reward = [name for name in in_rows if name not in with_reward]
+    without_rows = [name for name in in_rewards if name not in with_rows]
+    complaints = []
+    if without_reward:
+        complaints.append(f"{_listed(without_reward)} in {rows} without a reward in {rewards}")
+    if without_rows:
+        complaints.append(f"{_listed(without_rows)} in {rewards} without rows in {rows}")
+    if complaints:
+        near = did_you_mean(without_reward[0], without_rows) if without_reward and without_rows else ""
+        raise InputError(f"{', and '.join(complaints)}; every task needs both.{near}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return f"task {shown} is" if len(names) == 1 else f"tasks {shown} are"

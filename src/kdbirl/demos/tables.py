@@ -1,0 +1,211 @@
+"""Any source of a table (a file, a directory, a glob, a frame) -> `Table`, which knows where each row came from."""
+
+import glob
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from kdbirl.demos.arrays import is_frame
+from kdbirl.demos.csv_text import read_csv_text
+from kdbirl.errors import FileProblem, InputError, did_you_mean
+
+PARQUET_SUFFIXES = (".parquet", ".pq")
+CSV_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
+METADATA_KEY = "kdbirl"  # what write_demonstrations notes in a Parquet file
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file (or frame) of a table. `lines`: the line of each row in a CSV file, where that is known."""
+
+    name: str
+    rows: int
+    lines: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A frame and its origin.
+
+    `columns`: all column names there are; `frame` may hold fewer. `untyped`: the cells are text as found in a CSV, so
+    numbers are still to be parsed, with decimal commas if `decimal_comma`. `notes`: what our own writer noted.
+    """
+
+    frame: pl.DataFrame
+    parts: tuple[Part, ...]
+    columns: tuple[str, ...]
+    untyped: bool = False
+    decimal_comma: bool = False
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        more = f" and {len(self.parts) - 1} more" if len(self.parts) > 1 else ""
+        return self.parts[0].name + more
+
+    def place(self, row: int) -> str:
+        """Where a row (from 0) is, as people count: "row 3 (line 4) of expert.csv"."""
+        for part in self.parts:
+            if row < part.rows:
+                line = "" if part.lines is None else f" (line {part.lines[row]})"
+                return f"row {row + 1}{line} of {part.name}"
+            row -= part.rows
+        raise IndexError(row)
+
+    def column(self, name: str) -> pl.Series:
+        """A column, or the sentence that says which one was probably meant."""
+        if name not in self.columns:
+            raise InputError(f"{self.name} has no column {name!r}.{did_you_mean(name, self.columns)}")
+        return self.frame[name]
+
+
+def load_table(source: Any, keep: Collection[str] | None = None) -> Table:
+    """Load a table; of wide ones only the columns in `keep`. A table without rows is an error."""
+    table = _from_frame(source, keep) if is_frame(source) else _from_files(source, keep)
+    if sum(part.rows for part in table.parts) == 0:
+        raise InputError(f"{table.name}: the table has no rows; at least one is needed.")
+    return table
+
+
+def _from_frame(source: Any, keep: Collection[str] | None) -> Table:
+    frame = source if isinstance(source, pl.DataFrame) else _polars(source)
+    return Table(_chosen(frame, keep), (Part("the table", frame.height),), tuple(frame.columns))
+
+
+def _polars(source: Any) -> pl.DataFrame:
+    """A Polars frame from a lazy one or from pandas."""
+    if isinstance(source, pl.LazyFrame):
+        return source.collect()
+    source = source.set_axis([str(column) for column in source.columns], axis=1)
+    if not source.columns.is_unique:
+        raise InputError("The table has two columns of the same name; rename one of them.")
+    for column in source.columns:
+        if source[column].dtype == object:
+            # Mixed values: as text, so that the reader can show the one that does not fit.
+            source = source.assign(**{column: [None if _absent(v) else str(v) for v in source[column]]})
+    return pl.from_pandas(source)
+
+
+def _absent(value: object) -> bool:
+    return value is None or value != value or type(value).__name__ == "NAType"
+
+
+def _chosen(frame: pl.DataFrame, keep: Collection[str] | None) -> pl.DataFrame:
+    return frame if keep is None else frame.select([name for name in frame.columns if name in keep])
+
+
+def _from_files(source: Any, keep: Collection[str] | None) -> Table:
+    found = find_files(source)
+    tables = [_read_file(path, hive, keep) for path, hive in found]
+    return tables[0] if len(tables) == 1 else _joined(tables)
+
+
+def find_files(source: Any) -> list[tuple[Path, dict[str, str]]]:
+    """The files of a source, sorted by name, each with the columns that its directory names (`task=a/part.parquet`)."""
+    if isinstance(source, Sequence) and not isinstance(source, str | bytes):
+        if not source:
+            raise FileProblem("The list of files is empty; give at least one.")
+        return [found for item in source for found in find_files(item)]
+    try:
+        path = Path(source).expanduser()
+    except TypeError:
+        raise InputError(
+            f"A table is a file, a directory, a pattern such as 'runs/*.parquet', or a frame, "
+            f"not {type(source).__name__}."
+        ) from None
+    if path.is_dir():
+        return _files_in(path)
+    if path.exists():
+        return [(path, {})]
+    if glob.has_magic(str(path)):
+        matches = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 (a pattern may be absolute)
+        if not matches:
+            raise FileProblem(f"{source}: no file matches this pattern.")
+        return [found for match in matches for found in find_files(match)]
+    near = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+    raise FileProblem(f"{source}: there is no such file.{did_you_mean(path.name, near) if near else ''}")
+
+
+def _files_in(directory: Path) -> list[tuple[Path, dict[str, str]]]:
+    files = []
+    for path in sorted(directory.rglob("*")):
+        parents = path.relative_to(directory).parts
+        hidden = any(part.startswith((".", "_")) for part in parents)
+        if path.is_file() and not hidden and path.name.lower().endswith(PARQUET_SUFFIXES + CSV_SUFFIXES):
+            files.append((path, dict(part.split("=", 1) for part in parents[:-1] if "=" in part)))
+    if not files:
+        raise FileProblem(f"{directory}: this directory has no table (a .parquet, .csv or .tsv file).")
+    return files
+
+
+def _read_file(path: Path, hive: Mapping[str, str], keep: Collection[str] | None) -> Table:
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+            name = path.name.lower()
+            if name.endswith(PARQUET_SUFFIXES) or (magic == b"PAR1" and not name.endswith(CSV_SUFFIXES)):
+                table = _read_parquet(path, magic, keep)
+            else:
+                table = _read_csv(path, magic + file.read(), keep)
+    except OSError as error:
+        raise FileProblem(f"{path}: cannot be read ({error.strerror or error}).") from error
+    for column, value in hive.items():
+        if column not in table.columns:
+            frame = table.frame.with_columns(pl.lit(value).alias(column))
+            table = Table(
+                _chosen(frame, keep), table.parts, (*table.columns, column), table.untyped, table.decimal_comma
+            )
+    return table
+
+
+def _read_parquet(path: Path, magic: bytes, keep: Collection[str] | None) -> Table:
+    if magic != b"PAR1":
+        kind = "it is empty" if not magic else "its content is something else"
+        raise FileProblem(f"{path}: the name says Parquet, but {kind}; if it is a CSV, give it a name ending in .csv.")
+    try:
+        names = list(pl.read_parquet_schema(path))
+        columns = None if keep is None else [name for name in names if name in keep]
+        frame = pl.read_parquet(path, columns=columns or None, glob=False, hive_partitioning=False)
+        notes = json.loads(pl.read_parquet_metadata(path).get(METADATA_KEY, "{}"))
+    except (pl.exceptions.PolarsError, ValueError) as error:
+        reason = str(error).split("\n", 1)[0]
+        raise FileProblem(f"{path}: the Parquet file is damaged or cut short ({reason}); get it again.") from error
+    return Table(frame, (Part(str(path), frame.height),), tuple(names), notes=notes)
+
+
+def _read_csv(path: Path, data: bytes, keep: Collection[str] | None) -> Table:
+    if not data:
+        raise FileProblem(f"{path}: the file is empty; a header line and at least one row are needed.")
+    frame, lines, separator = read_csv_text(path, data)
+    part = Part(str(path), frame.height, lines)
+    return Table(_chosen(frame, keep), (part,), tuple(frame.columns), untyped=True, decimal_comma=separator in ";\t")
+
+
+def _joined(tables: Sequence[Table]) -> Table:
+    """All rows of several files with the same columns; a file that differs from the first is named."""
+    first = tables[0]
+    for table in tables[1:]:
+        _check_alike(first, table)
+    frame = pl.concat([table.frame.select(first.frame.columns) for table in tables], how="vertical_relaxed")
+    parts = tuple(part for table in tables for part in table.parts)
+    commas = any(table.decimal_comma for table in tables)
+    return Table(frame, parts, first.columns, first.untyped, commas)
+
+
+def _check_alike(first: Table, table: Table) -> None:
+    if first.untyped != table.untyped:
+        raise InputError(f"{table.name}: CSV and Parquet files are mixed here ({first.name} differs); read them apart.")
+    for name in (*first.columns, *table.columns):
+        if (name in first.columns) != (name in table.columns):
+            has, lacks = (first, table) if name in first.columns else (table, first)
+            raise InputError(f"{lacks.name} has no column {name!r}, but {has.name} has; the files must be alike.")
+    for name, dtype in table.frame.schema.items():
+        other = first.frame.schema[name]
+        if dtype != other and not (dtype.is_numeric() and other.is_numeric()):
+            raise InputError(f"{table.name}: the column {name!r} is {dtype}, but {other} in {first.name}.")

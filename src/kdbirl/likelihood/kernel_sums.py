@@ -1,0 +1,255 @@
+"""The table S[i, k] = log sum over the rows j of task k of weight_j K_h(x_i, x_j): everything the data say.
+
+Training rows are laid out in *tiles* of one task each, padded with rows of weight zero, and tiles are summed in a scan
+whose working set stays in the cache. A table is a sum over rows, so tables of parts merge with `logaddexp`.
+
+Three ways, equal to rounding:
+- `_scaled_tiles`: each tile's sum is scaled by its largest term. Any kernel, any bandwidth; the slowest.
+- `_plain_tiles`: the same sum unscaled, in one pass.
+- `_product_tiles`: for the Gaussian on Euclidean distance, -|x-y|^2/2h^2 is one matrix product, with the weights folded
+  in. Used where expanding the square loses nothing (`_expansion_is_safe`).
+Rows whose unscaled sums come near the ends of the range of doubles are computed again with scaling.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from kdbirl.errors import InputError
+from kdbirl.likelihood.kernels import PairKernel
+from kdbirl.precision import float64
+from kdbirl.progress import Progress, Silent
+
+PAIRS_PER_STEP = 2**20  # pairs in flight in one step of the scan: 8 MB of float64
+TILE = 256  # rows of one task summed at once
+ROWS_PER_CALL = 2**18  # training rows per compiled call, so that progress can be shown
+EXPERT_BLOCK = 512  # expert rows per compiled call
+SMALLEST_SAFE_SUM = 1e-290  # below this, terms may have underflowed: XLA's exp is zero from 2e-308 (e^-708) down
+LARGEST_SAFE_SUM = 1e290  # above this, terms of a user's kernel may have overflowed
+LARGEST_SAFE_RADIUS = 100.0  # |x|/h up to which expanding the square costs less than 1e-11 in log K
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Training rows in tiles of one task each; padding has log weight -inf."""
+
+    rows: Float[np.ndarray, "tiles width d"]
+    log_weights: Float[np.ndarray, "tiles width"]
+    tasks: Int[np.ndarray, " tiles"]
+
+
+def tile_width(n_rows: int, n_tasks: int) -> int:
+    """A power of two, at most an eighth of the rows of a typical task, so that padding wastes little."""
+    typical = max(n_rows // max(n_tasks, 1) // 8, 1)
+    return int(min(TILE, 2 ** int(np.log2(typical))))
+
+
+def tiled(
+    rows: Float[np.ndarray, "m d"], weights: Float[np.ndarray, " m"], tasks: Int[np.ndarray, " m"], width: int
+) -> Tiles:
+    """Lay rows, sorted by task, out in tiles of one task each."""
+    present, counts = np.unique(tasks, return_counts=True)
+    tiles_of = -(-counts // width)
+    first_tile = np.concatenate([[0], np.cumsum(tiles_of)[:-1]])
+    first_row = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    position = np.arange(len(rows)) - np.repeat(first_row, counts) + np.repeat(first_tile, counts) * width
+    laid = np.zeros((int(tiles_of.sum()) * width, rows.shape[1]))
+    laid[position] = rows
+    log_weights = np.full(len(laid), -np.inf)
+    log_weights[position] = np.log(weights)
+    shape = (-1, width)
+    return Tiles(laid.reshape(*shape, rows.shape[1]), log_weights.reshape(shape), np.repeat(present, tiles_of))
+
+
+@float64
+def task_log_sums(
+    expert: Float[np.ndarray, "n d"],
+    rows: Float[np.ndarray, "m d"],
+    weights: Float[np.ndarray, " m"],
+    tasks: Int[np.ndarray, " m"],
+    n_tasks: int,
+    kernel: PairKernel,
+    h: Float[np.ndarray, " parts"],
+    progress: Progress | None = None,
+) -> Float[np.ndarray, "n {n_tasks}"]:
+    """S (n, K) for expert rows against training rows that are sorted by task. Costs n*m kernel evaluations."""
+    progress = progress or Silent()
+    expand = False
+    if kernel.squared_exponential:  # centred, so that expanding the square cancels as little as possible
+        centre = rows.mean(axis=0)
+        centred = expert - centre, rows - centre
+        expand = _expansion_is_safe(*centred, float(h[0]))
+        expert, rows = centred if expand else (expert, rows)  # direct differences would only suffer: 1 - 5e5 rounds
+    table = np.full((len(expert), n_tasks), -np.inf)
+    width = tile_width(len(rows), n_tasks)
+    done = 0
+    for start in range(0, len(rows), ROWS_PER_CALL):
+        stop = min(start + ROWS_PER_CALL, len(rows))
+        tiles = tiled(rows[start:stop], weights[start:stop], tasks[start:stop], width)
+        for here, block in _blocks(expert):
+            size = here.stop - here.start
+            sums = _block_sums(block, tiles, n_tasks, kernel, h, expand)[:size]
+            if not (sums < np.inf).all():
+                raise InputError(
+                    "The kernel gives NaN or infinity for a pair of an expert row and a training row: it, and the "
+                    "distance in it, must give a finite number for every pair."
+                )
+            table[here] = np.logaddexp(table[here], sums)
+            done += (stop - start) * size
+            progress.update("kernel sums", done, len(rows) * len(expert))
+    return table
+
+
+def _expansion_is_safe(expert: np.ndarray, rows: np.ndarray, h: float) -> bool:
+    largest = max(np.einsum("id,id->i", block, block).max() for block in (expert, rows))
+    return bool(np.sqrt(largest) <= LARGEST_SAFE_RADIUS * h)
+
+
+def _blocks(expert: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Where each block of expert rows is, and the block padded to one of a few sizes: few programs are compiled."""
+    for first in range(0, len(expert), EXPERT_BLOCK):
+        here = slice(first, min(first + EXPERT_BLOCK, len(expert)))
+        block = expert[here]
+        missing = padded_size(len(block)) - len(block)
+        yield here, np.concatenate([block, np.repeat(block[-1:], missing, axis=0)])
+
+
+def padded_size(n: int) -> int:
+    """The next of 8, 12, 16, 24, 32, 48, ...: at most half as many again."""
+    power = 8
+    while power < n:
+        if power * 3 // 2 >= n:
+            return power * 3 // 2
+        power *= 2
+    return power
+
+
+def _block_sums(
+    block: np.ndarray, tiles: Tiles, n_tasks: int, kernel: PairKernel, h: np.ndarray, expand: bool
+) -> np.ndarray:
+    """(len(block), K) log sums over these tiles."""
+    steps = _steps(tiles, len(block))
+    sums = _product(block, steps, float(h[0])) if expand else _plain(block, steps, kernel, h)
+    present, first = np.unique(tiles.tasks, return_index=True)  # the tiles of a task are neighbours
+    totals = np.add.reduceat(sums[:, : len(tiles.tasks)], first, axis=1)
+    table = np.full((len(block), n_tasks), -np.inf)
+    with np.errstate(divide="ignore"):  # an empty or underflowed sum
+        table[:, present] = np.log(totals)
+    for where, again in _out_of_range(block, totals, kernel):
+        scaled = _scaled(again, _steps(tiles, len(again)), kernel, h)
+        merged = np.logaddexp.reduceat(scaled[:, : len(tiles.tasks)], first, axis=1)
+        table[np.ix_(where, present)] = merged[: len(where)]
+    return table
+
+
+def _out_of_range(block: np.ndarray, totals: np.ndarray, kernel: PairKernel) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Blocks of the rows of which some sum may have lost terms. A sum of compact kernels is never just small."""
+    if all(part.kernel.compact for part in kernel.parts):
+        return
+    lost = np.flatnonzero(((totals < SMALLEST_SAFE_SUM) | (totals > LARGEST_SAFE_SUM)).any(axis=1))
+    for here, again in _blocks(block[lost]):
+        yield lost[here], again
+
+
+def _steps(tiles: Tiles, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Tiles grouped into equal scan steps (steps, group, width, ...), padded with tiles of weight zero."""
+    count, width, d = tiles.rows.shape
+    group = max(1, min(count, PAIRS_PER_STEP // (n * width)))
+    steps = padded_size(-(-count // group)) if count > group else 1
+    group = -(-count // steps)
+    missing = steps * group - count
+    rows = np.concatenate([tiles.rows, np.zeros((missing, width, d))])
+    log_weights = np.concatenate([tiles.log_weights, np.full((missing, width), -np.inf)])
+    return rows.reshape(steps, group, width, d), log_weights.reshape(steps, group, width)
+
+
+def _scaled(block: np.ndarray, steps: tuple[np.ndarray, np.ndarray], kernel: PairKernel, h: np.ndarray) -> np.ndarray:
+    rows, log_weights = (jnp.asarray(array) for array in steps)
+    return _flat(_scaled_tiles(jnp.asarray(block), rows, log_weights, jnp.asarray(h), kernel))
+
+
+def _plain(block: np.ndarray, steps: tuple[np.ndarray, np.ndarray], kernel: PairKernel, h: np.ndarray) -> np.ndarray:
+    rows, log_weights = (jnp.asarray(array) for array in steps)
+    return _flat(_plain_tiles(jnp.asarray(block), rows, log_weights, jnp.asarray(h), kernel))
+
+
+def _product(block: np.ndarray, steps: tuple[np.ndarray, np.ndarray], h: float) -> np.ndarray:
+    """The Gaussian by one matrix product: [x/h, -|x|^2/2h^2, 1] . [y/h, 1, log weight - |y|^2/2h^2]."""
+    rows, log_weights = steps
+    half_square = np.einsum("sgwd,sgwd->sgw", rows, rows) / (2 * h**2)
+    right = np.concatenate([rows / h, np.ones((*rows.shape[:-1], 1)), (log_weights - half_square)[..., None]], axis=-1)
+    own = -np.einsum("id,id->i", block, block) / (2 * h**2)
+    left = np.concatenate([block / h, own[:, None], np.ones((len(block), 1))], axis=1)
+    return _flat(_product_tiles(jnp.asarray(left), jnp.asarray(right)))
+
+
+def _flat(sums: Float[Array, "steps n group"]) -> np.ndarray:
+    """(steps, n, group) -> (n, steps*group)."""
+    return np.moveaxis(np.asarray(sums), 1, 0).reshape(sums.shape[1], -1)
+
+
+@jax.jit
+def _product_tiles(
+    left: Float[Array, "n p"], right: Float[Array, "steps group width p"]
+) -> Float[Array, "steps n group"]:
+    """Sums (not logs) of exp(left . right) over each tile."""
+    group, width, p = right.shape[1:]
+
+    def step(carry: None, tile: Array) -> tuple[None, Array]:
+        terms = jnp.exp(left @ tile.reshape(group * width, p).T)
+        return carry, terms.reshape(-1, group, width).sum(axis=-1)
+
+    return jax.lax.scan(step, None, right)[1]
+
+
+def _log_terms(block: Array, rows: Array, log_weights: Array, h: Array, kernel: PairKernel) -> Array:
+    """log(weight * K) (n, group, width) of every expert row and every row of some tiles."""
+    log_kernel = jax.vmap(jax.vmap(jax.vmap(kernel.log, (None, 0, None)), (None, 0, None)), (0, None, None))
+    return log_kernel(block, rows, h) + log_weights[None]
+
+
+@partial(jax.jit, static_argnames="kernel")
+def _plain_tiles(
+    block: Float[Array, "n d"],
+    rows: Float[Array, "steps group width d"],
+    log_weights: Float[Array, "steps group width"],
+    h: Float[Array, " parts"],
+    kernel: PairKernel,
+) -> Float[Array, "steps n group"]:
+    """Sums (not logs) of weight * K over each tile."""
+
+    def step(carry: None, tile: tuple[Array, Array]) -> tuple[None, Array]:
+        return carry, jnp.exp(_log_terms(block, *tile, h, kernel)).sum(axis=-1)
+
+    return jax.lax.scan(step, None, (rows, log_weights))[1]
+
+
+@partial(jax.jit, static_argnames="kernel")
+def _scaled_tiles(
+    block: Float[Array, "n d"],
+    rows: Float[Array, "steps group width d"],
+    log_weights: Float[Array, "steps group width"],
+    h: Float[Array, " parts"],
+    kernel: PairKernel,
+) -> Float[Array, "steps n group"]:
+    """Log sums of weight * K over each tile, scaled by the largest term."""
+
+    def step(carry: None, tile: tuple[Array, Array]) -> tuple[None, Array]:
+        return carry, log_sum_exp(_log_terms(block, *tile, h, kernel), axis=-1)
+
+    return jax.lax.scan(step, None, (rows, log_weights))[1]
+
+
+def log_sum_exp(terms: Float[Array, "..."], axis: int) -> Float[Array, "..."]:
+    """log sum exp along an axis; -inf, with gradient zero, where every term is -inf."""
+    largest = jnp.max(terms, axis=axis, keepdims=True)
+    largest = jax.lax.stop_gradient(jnp.where(jnp.isfinite(largest), largest, 0.0))
+    total = jnp.sum(jnp.exp(terms - largest), axis=axis)
+    positive = total > 0
+    logs = jnp.log(jnp.where(positive, total, 1.0)) + jnp.squeeze(largest, axis)
+    return jnp.where(positive, logs, -jnp.inf)

@@ -1,0 +1,1 @@
+"""The posterior: priors, samplers, and the result that every method gives."""

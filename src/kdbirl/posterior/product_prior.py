@@ -1,0 +1,141 @@
+"""Priors put together by the user: a different family for each parameter, or a log density of their own."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from kdbirl.errors import InputError
+from kdbirl.posterior.priors import LogDensity, Parameters, Prior, Values
+
+
+@dataclass(frozen=True)
+class _ProductDensity:
+    """Sum of one-parameter log densities. Hashable, so that a compiled sampler is found again."""
+
+    densities: tuple[LogDensity, ...]
+
+    def __call__(self, parameters: Parameters, reward: Float[Array, " q"]) -> Float[Array, ""]:
+        parts = [density(parameters[str(i)], reward[i : i + 1]) for i, density in enumerate(self.densities)]
+        return jnp.sum(jnp.stack(parts))
+
+
+@dataclass(frozen=True, eq=False)
+class Product(Prior):
+    """A prior per parameter: `Product([Uniform(0, 1), Normal(0, 1)])`."""
+
+    priors: Sequence[Prior]
+    kind: ClassVar[str] = "product"
+
+    def for_parameters(self, q: int, names: Sequence[str] = ()) -> "Product":
+        if len(self.priors) != q:
+            raise InputError(f"The prior has {len(self.priors)} factors, but the reward has {q} parameters.")
+        return Product(tuple(prior.for_parameters(1) for prior in self.priors))
+
+    @property
+    def log_density(self) -> LogDensity:
+        return _ProductDensity(tuple(prior.log_density for prior in self.priors))
+
+    @property
+    def parameters(self) -> Parameters:
+        return {str(i): prior.parameters for i, prior in enumerate(self.priors)}
+
+    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        return np.concatenate([prior.sample(rng, n) for prior in self.priors], axis=1)
+
+    @property
+    def support(self) -> tuple[np.ndarray, np.ndarray]:
+        return _joined([prior.support for prior in self.priors])
+
+    @property
+    def box(self) -> tuple[np.ndarray, np.ndarray]:
+        return _joined([prior.box for prior in self.priors])
+
+    @property
+    def normal(self) -> tuple[np.ndarray, np.ndarray] | None:
+        normals = [n for prior in self.priors if (n := prior.normal) is not None]
+        return _joined(normals) if len(normals) == len(self.priors) else None
+
+    def describe(self) -> str:
+        return " x ".join(prior.describe() for prior in self.priors)
+
+
+def _joined(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    first, second = zip(*pairs, strict=True)
+    return np.concatenate(first), np.concatenate(second)
+
+
+@dataclass(frozen=True)
+class _UserDensity:
+    function: Callable[[Array], Any]
+    needs_bounds: bool = True
+
+    def __call__(self, parameters: Parameters, reward: Float[Array, " q"]) -> Float[Array, ""]:
+        inside = jnp.all((reward >= parameters["low"]) & (reward <= parameters["high"]))
+        try:
+            value = jnp.asarray(self.function(reward), dtype=reward.dtype).reshape(())
+        except Exception as problem:
+            raise InputError(
+                f"The prior's log density failed: {str(problem).splitlines()[0]} Write it with jax.numpy, as a function "
+                "of the reward vector that returns one number."
+            ) from problem
+        return jnp.where(inside, value, -jnp.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class CustomPrior(Prior):
+    """A user's log density (not necessarily normalised) on the box [low, high].
+
+    `sample(rng, n)`, if given, draws from it; otherwise draws come from a random walk.
+    """
+
+    function: Callable[[Array], Any]
+    low: Values
+    high: Values
+    sampler: Callable[[np.random.Generator, int], np.ndarray] | None = None
+    kind: ClassVar[str] = "custom"
+
+    def for_parameters(self, q: int, names: Sequence[str] = ()) -> "CustomPrior":
+        sides = [np.asarray(side, dtype=float).reshape(-1) for side in (self.low, self.high)]
+        if any(len(side) not in (1, q) for side in sides) or not np.all(sides[0] < sides[1]):
+            raise InputError(f"CustomPrior needs low below high, one number or one for each of the {q} parameters.")
+        low, high = (np.broadcast_to(side, (q,)).copy() for side in sides)
+        return CustomPrior(self.function, low, high, self.sampler)
+
+    @property
+    def log_density(self) -> LogDensity:
+        return _UserDensity(self.function)
+
+    @property
+    def parameters(self) -> Parameters:
+        return {"low": np.asarray(self.low, float), "high": np.asarray(self.high, float)}
+
+    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        if self.sampler is not None:
+            draws = np.asarray(self.sampler(rng, n), dtype=float)
+            q = np.size(self.low)
+            if draws.shape != (n, q):
+                raise InputError(f"The prior's sampler gave an array of shape {draws.shape}; {(n, q)} was asked for.")
+            return draws
+        from kdbirl.posterior.prior_draws import random_walk_draws
+
+        return random_walk_draws(self, rng, n)
+
+    @property
+    def support(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.asarray(self.low, float), np.asarray(self.high, float)
+
+    @property
+    def box(self) -> tuple[np.ndarray, np.ndarray]:
+        low, high = self.support
+        if not (np.isfinite(low) & np.isfinite(high)).all():
+            draws = self.sample(np.random.default_rng(0), 4000)
+            middle, reach = np.median(draws, axis=0), 4 * np.ptp(draws, axis=0)
+            low, high = np.where(np.isfinite(low), low, middle - reach), np.where(np.isfinite(high), high, middle + reach)
+        return low, high
+
+    def describe(self) -> str:
+        return getattr(self.function, "__name__", "user's log density")

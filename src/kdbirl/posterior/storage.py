@@ -1,0 +1,268 @@
+"""A posterior as one netCDF file: ArviZ opens it, and `load_posterior` gives back an equal `Posterior`.
+
+Arrays are variables of ArviZ's groups; everything else is JSON in the attributes `kdbirl_*` of the root, with a SHA-256
+of the whole content, so that a damaged file is noticed and never half believed. No pickle: a file cannot run code.
+"""
+
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+import numpy as np
+
+from kdbirl.demos.data import Demonstrations
+from kdbirl.errors import FileProblem, InputError
+from kdbirl.features.base import FeatureMap
+from kdbirl.posterior.record import spec_of
+from kdbirl.posterior.result import Posterior
+
+if TYPE_CHECKING:
+    import xarray
+
+FORMAT = 1
+# Per demonstration up to this many values (256 MB), per *distinct* demonstration beyond: ten thousand rows over 25
+# states are 40 million values for 4000 draws, of which only 100 thousand differ.
+LARGEST_LOG_LIKELIHOOD = 2**25
+TEXT_FIELDS = (
+    *("names", "method", "sampler", "seed", "feature_names", "task_names", "h", "h_reward", "power"),
+    *("bandwidth_rule", "settings", "cards"),
+)
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Variables = dict[str, tuple[tuple[str, ...], Array]]
+
+
+def to_datatree(posterior: Posterior) -> "xarray.DataTree":
+    """Groups posterior, sample_stats, log_likelihood, prior, observed_data and constant_data; no empty one."""
+    import xarray
+
+    datasets = {
+        f"/{name}": xarray.Dataset(variables, coords=_coordinates(posterior, variables))
+        for name, variables in _groups(posterior).items()
+        if variables
+    }
+    return xarray.DataTree.from_dict({"/": xarray.Dataset(attrs=_attributes(posterior)), **datasets})
+
+
+def save_posterior(posterior: Posterior, path: str | Path) -> None:
+    """Write the DataTree whole or not at all; an existing file is replaced in one step."""
+    tree = to_datatree(posterior)
+    with _whole_or_not_at_all(Path(path)) as unfinished:
+        # no fill values: a NaN in a statistic is a NaN, and nothing is masked or scaled on the way back
+        encoding = {group.path: {name: {"_FillValue": None} for name in group.data_vars} for group in tree.subtree}
+        tree.to_netcdf(unfinished, engine="h5netcdf", encoding=encoding)
+
+
+def load_posterior(path: str | Path, functions: Mapping[str, Any] | None = None) -> Posterior:
+    """The posterior that `Posterior.save` wrote. `functions` gives back Python code of its reward features, by name."""
+    place = Path(path)
+    if not place.is_file():
+        what = "is a directory" if place.is_dir() else "does not exist"
+        raise FileProblem(f"{place} {what}; expected a posterior written by Posterior.save, such as posterior.nc.")
+    try:
+        attributes, arrays = _read(place)
+    except Exception as error:  # HDF5, h5netcdf and xarray raise whatever they stumble over in a damaged file
+        if isinstance(error, PermissionError):
+            raise FileProblem(f"{place} cannot be read: {error.strerror}.") from error
+        raise FileProblem(
+            f"{place} cannot be read as netCDF: it is damaged, cut short, or another kind of file; expected a "
+            "posterior written by Posterior.save."
+        ) from error
+    _check_format(place, attributes)
+    try:
+        posterior = _rebuilt(attributes, arrays, functions)
+    except Exception as error:
+        _damaged(place, error)
+    if posterior.fingerprint() != attributes["kdbirl_fingerprint"]:
+        _damaged(place, None)
+    return posterior
+
+
+@dataclass(frozen=True)
+class MissingFeatures(FeatureMap):
+    """Reward features that were not given back when loading: the posterior is whole, only `reward` needs them."""
+
+    kind: ClassVar[str] = "missing"
+    spec: dict[str, Any]
+    reason: str
+
+    @property
+    def is_fitted(self) -> bool:
+        """Yes, as far as one can tell: the answer to a call is the reason why it cannot be computed."""
+        return True
+
+    def _fit(self, rows: Demonstrations) -> NoReturn:
+        raise InputError(self.reason)
+
+    def _apply(self, rows: Demonstrations) -> NoReturn:
+        raise InputError(self.reason)
+
+    def _columns(self) -> NoReturn:
+        raise InputError(self.reason)
+
+    def to_spec(self) -> dict[str, Any]:
+        """What was in the file, so that saving again loses nothing."""
+        return self.spec
+
+
+def _groups(posterior: Posterior) -> dict[str, Variables]:
+    sample = ("chain", "draw")
+    tables: dict[str, Variables] = {
+        "posterior": {"reward": ((*sample, "parameter"), posterior.draws)},
+        "sample_stats": {name: (sample, values) for name, values in posterior.sample_stats.items()},
+        "log_likelihood": _log_likelihood(posterior),
+        "prior": {"reward": ((*sample, "parameter"), posterior.prior_draws[None])},
+        "observed_data": {"expert_features": (("demonstration", "feature"), posterior.expert_features)},
+        "constant_data": {
+            "expert_index": (("demonstration",), posterior.expert_index),
+            "task_rewards": (("task", "parameter"), posterior.task_rewards),
+            "task_rows": (("task",), posterior.task_rows),
+        },
+    }
+    # netCDF has no arrays of length zero; their shape is in the attribute kdbirl_shapes
+    return {group: {name: v for name, v in table.items() if v[1].size} for group, table in tables.items()}
+
+
+def _log_likelihood(posterior: Posterior) -> Variables:
+    table, index = posterior.log_likelihood, posterior.expert_index
+    if table is None:
+        return {}
+    if table.shape[0] * table.shape[1] * len(index) > LARGEST_LOG_LIKELIHOOD and len(index) > table.shape[2]:
+        return {"distinct_demonstrations": (("chain", "draw", "distinct_demonstration"), table)}
+    return {"demonstrations": (("chain", "draw", "demonstration"), table[:, :, index])}
+
+
+def _coordinates(posterior: Posterior, variables: Variables) -> dict[str, Any]:
+    lengths = {d: n for dims, values in variables.values() for d, n in zip(dims, values.shape, strict=True)}
+    labels = {"parameter": posterior.names, "feature": posterior.feature_names, "task": posterior.task_names}
+    return {d: [_label(name) for name in labels[d]] if d in labels else np.arange(n) for d, n in lengths.items()}
+
+
+def _label(name: str) -> str:
+    """The name as HDF5 can hold it; the exact one is in the JSON attributes."""
+    return name.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _attributes(posterior: Posterior) -> dict[str, Any]:
+    shapes = {name: list(getattr(posterior, name).shape) for name in ("prior_draws", "expert_features", "task_rewards")}
+    record = {name: getattr(posterior, name) for name in TEXT_FIELDS}
+    record |= {"reward_features": spec_of(posterior.reward_features), "shapes": shapes}
+    record["log_likelihood_shape"] = None if posterior.log_likelihood is None else list(posterior.log_likelihood.shape)
+    return {
+        "inference_library": "kdbirl",
+        "inference_library_version": _version(),
+        "kdbirl_format": FORMAT,
+        "kdbirl_fingerprint": posterior.fingerprint(),
+        **{f"kdbirl_{name}": json.dumps(value) for name, value in record.items()},
+    }
+
+
+def _version() -> str:
+    try:
+        return version("kdbirl")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Array]]]:
+    """Attributes of the root, and the arrays of each group, all in memory."""
+    import xarray
+
+    with xarray.open_datatree(path, engine="h5netcdf", decode_times=False) as tree:
+        arrays = {
+            group.path.strip("/"): {str(name): np.asarray(values.values) for name, values in group.data_vars.items()}
+            for group in tree.subtree
+        }
+        return {str(name): value for name, value in tree.attrs.items()}, arrays
+
+
+def _check_format(path: Path, attributes: Mapping[str, Any]) -> None:
+    if "kdbirl_format" not in attributes:
+        raise FileProblem(f"{path} is a netCDF file, but not a posterior written by Posterior.save; give that file.")
+    if int(attributes["kdbirl_format"]) > FORMAT:
+        raise FileProblem(f"{path} was written by a newer kdbirl; install that one: pip install --upgrade kdbirl.")
+
+
+def _rebuilt(
+    attributes: Mapping[str, Any], arrays: Mapping[str, Mapping[str, Array]], functions: Mapping[str, Any] | None
+) -> Posterior:
+    record = {name: json.loads(attributes[f"kdbirl_{name}"]) for name in (*TEXT_FIELDS, "shapes", "reward_features")}
+    record |= {name: tuple(value) for name, value in record.items() if isinstance(value, list)}  # JSON has no tuples
+    record["cards"] = {name: tuple(card) for name, card in record["cards"].items()}
+    features = _features(record.pop("reward_features"), functions)
+    empty = {name: np.zeros(shape) for name, shape in record.pop("shapes").items() if 0 in shape}
+    constant = arrays.get("constant_data", {})
+    stored = {
+        "prior_draws": arrays.get("prior", {}).get("reward", np.zeros((1, 0, 0)))[0],
+        "expert_features": arrays.get("observed_data", {}).get("expert_features"),
+        "task_rewards": constant.get("task_rewards"),
+    }
+    index = constant.get("expert_index", np.zeros(0, np.int64))
+    return Posterior(
+        draws=arrays["posterior"]["reward"],
+        sample_stats=dict(arrays.get("sample_stats", {})),
+        log_likelihood=_distinct(attributes, arrays.get("log_likelihood", {}), index),
+        expert_index=index,
+        task_rows=constant.get("task_rows", np.zeros(0, np.int64)),
+        reward_features=features,
+        **{**stored, **empty, **record},
+    )
+
+
+def _distinct(attributes: Mapping[str, Any], group: Mapping[str, Array], index: Array) -> Array | None:
+    """The columns of distinct expert rows: each row's first appearance."""
+    shape = json.loads(attributes["kdbirl_log_likelihood_shape"])
+    if shape is None:
+        return None
+    if not group:
+        return np.zeros(shape)  # no expert rows at all
+    if "distinct_demonstrations" in group:
+        return group["distinct_demonstrations"]
+    chosen: Array = group["demonstrations"][:, :, np.unique(index, return_index=True)[1]]
+    return chosen
+
+
+def _features(spec: dict[str, Any] | None, functions: Mapping[str, Any] | None) -> FeatureMap | None:
+    if spec is None:
+        return None
+    if spec.get("kind") == "unavailable":
+        return MissingFeatures(spec, f"The reward features were not saved: {spec['reason']} Give features= here.")
+    from kdbirl.features import from_spec
+
+    try:
+        rebuilt: FeatureMap = from_spec(spec, functions=dict(functions or {}))
+    except InputError as error:
+        return MissingFeatures(spec, f"The reward features are not complete: {error}")
+    return rebuilt
+
+
+def _damaged(path: Path, cause: Exception | None) -> NoReturn:
+    raise FileProblem(
+        f"{path} is damaged or was changed after it was saved: its content does not match its checksum; restore the "
+        "file, or compute the posterior again."
+    ) from cause
+
+
+@contextmanager
+def _whole_or_not_at_all(path: Path) -> Iterator[Path]:
+    """A temporary name in the same directory, put in place in one step when everything is on disk."""
+    if not path.name:
+        raise FileProblem(f"'{path}' is not a file name; give one, such as posterior.nc.")
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.unfinished")
+    try:
+        os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # the user's own permissions
+        yield unfinished
+        with unfinished.open("rb+") as stream:
+            os.fsync(stream.fileno())
+        unfinished.replace(path)
+    except (OSError, RuntimeError) as error:  # HDF5 raises RuntimeError when the disk is full
+        reason = getattr(error, "strerror", None) or error
+        raise FileProblem(f"{path} cannot be written: {reason}; choose another place.") from error
+    finally:
+        unfinished.unlink(missing_ok=True)

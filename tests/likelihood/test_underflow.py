@@ -1,0 +1,164 @@
+"""The ways around underflow and cancellation are really taken, and right: compared with 60 decimal digits."""
+
+from decimal import Decimal, localcontext
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kdbirl.likelihood import ckde as ckde_module
+from kdbirl.likelihood import kernel_sums
+from kdbirl.likelihood.ckde import CKDE, TaskMixture
+from kdbirl.likelihood.kernel_sums import task_log_sums
+from kdbirl.likelihood.kernels import UserKernel, on_columns
+
+from . import direct_sum
+from .problems import named, values
+
+BOX = (np.full(2, -1.0), np.full(2, 1.0))
+REWARDS = np.array([[0.0, 0.0], [1.0, 0.0], [0.2, -1.0]])
+TASKS = np.repeat(np.arange(3), 4)
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The ways (`_product`, `_plain`, `_scaled`) that were taken, in order."""
+    ways: list[str] = []
+    for name in ("_product", "_plain", "_scaled"):
+
+        def spy(*arguments, name=name, original=getattr(kernel_sums, name)):
+            ways.append(name)
+            return original(*arguments)
+
+        monkeypatch.setattr(kernel_sums, name, spy)
+    return ways
+
+
+def both(profile: str, rows: np.ndarray, expert: np.ndarray, h: float, h_reward: float) -> tuple[np.ndarray, list[float]]:
+    """log p(expert | R) at five rewards by the library, and in 60 digits."""
+    kernel = named(profile, "euclidean")
+    ckde = CKDE.from_rows(rows, TASKS, REWARDS, on_columns(kernel, ("x", "y"), {}), kernel)
+    asked = np.concatenate([REWARDS, [[0.5, 0.4], [-0.9, 0.9]]])
+    likelihood = ckde.likelihood(expert, np.array([h]), h_reward, BOX)
+    expected = [direct_sum.exactly(expert, rows, TASKS, REWARDS, reward, profile, h, h_reward) for reward in asked]
+    return values(likelihood, asked), expected
+
+
+def rows_around(centre: float, spread: float) -> np.ndarray:
+    """Twelve rows."""
+    return centre + spread * np.random.default_rng(0).normal(size=(12, 2))
+
+
+def test_the_matrix_product_is_taken_where_it_is_safe(taken: list[str]) -> None:
+    actual, expected = both("gaussian", rows_around(0, 1), rows_around(0.5, 1)[:3], 0.5, 0.4)
+    assert taken == ["_product"]
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
+def test_far_rows_underflow_and_are_scaled(taken: list[str]) -> None:
+    """Expert rows 50 h and more away: exp(-1250) is zero, its log is not."""
+    rows, expert = rows_around(0, 0.01), np.array([[0.0, 0.0], [3.0, 4.0], [-6.0, 2.0]])
+    actual, expected = both("gaussian", rows, expert, 0.1, 0.4)
+    assert taken == ["_product", "_scaled"]
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
+def test_one_task_underflows_while_another_does_not(taken: list[str]) -> None:
+    """The sum of a task out of reach is recomputed too: it may matter for rewards near that task's."""
+    rows = rows_around(0, 0.05)
+    rows[TASKS == 2] += 4.5
+    actual, expected = both("gaussian", rows, np.array([[0.0, 0.1]]), 0.1, 0.05)
+    assert taken == ["_product", "_scaled"]
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
+def test_plain_sums_of_other_kernels_underflow_and_are_scaled(taken: list[str]) -> None:
+    actual, expected = both("laplace", rows_around(0, 0.1), np.array([[900.0, 0.0], [0.0, 0.5]]), 1.0, 0.4)
+    assert taken == ["_plain", "_scaled"]
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
+def test_the_square_is_not_expanded_far_from_the_centre(taken: list[str]) -> None:
+    """Rows 1e6 apart, with close neighbours at both ends: expanding would lose every digit of |x - y|^2 / h^2.
+
+    Nor may rows be centred: 1 - 5e5 rounds to 6e-11, a part in 1e6 of the bandwidth.
+    """
+    ends = np.where(np.arange(12) % 2 == 0, 1.0, 1e6)[:, None]
+    rows = ends + 1e-4 * np.random.default_rng(1).normal(size=(12, 2))
+    expert = np.array([[1.0001, 1.0], [1e6, 1e6 + 1e-4]])
+    actual, expected = both("gaussian", rows, expert, 1e-4, 0.4)
+    assert taken[0] == "_plain"
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
+def test_a_large_offset_alone_does_no_harm(taken: list[str]) -> None:
+    """Rows around 1e6 that are close to each other: centring makes the matrix product exact."""
+    actual, expected = both("gaussian", rows_around(1e6, 0.1), rows_around(1e6, 0.1)[:3] + 0.05, 0.05, 0.4)
+    assert taken == ["_product"]
+    np.testing.assert_allclose(actual, expected, rtol=1e-11)
+
+
+def test_the_edge_of_the_safe_radius(taken: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Just inside the limit the expansion costs less than 1e-11 in each log K."""
+    rows = rows_around(0, 0.5) + np.where(np.arange(12) % 2 == 0, 69.0, -69.0)[:, None]
+    kernel = on_columns(named("gaussian", "euclidean"), ("x", "y"), {})
+    arguments = rows + 0.3, rows, np.ones(12), TASKS, 3, kernel, np.ones(1)
+    expanded = task_log_sums(*arguments)
+    monkeypatch.setattr(kernel_sums, "LARGEST_SAFE_RADIUS", 90.0)
+    directly = task_log_sums(*arguments)
+    assert taken == ["_product", "_plain"]
+    np.testing.assert_allclose(expanded, directly, rtol=0, atol=1e-11)
+    assert not (expanded == directly).all()  # otherwise this test would see nothing
+
+
+def test_a_users_kernel_that_overflows_is_scaled(taken: list[str]) -> None:
+    def exponential_of_dot(x: jax.Array, y: jax.Array, h: jax.Array) -> jax.Array:
+        return jnp.sum(x * y) / h**2
+
+    kernel = on_columns(UserKernel(exponential_of_dot, log_space=True), ("x", "y"), {})
+    rows, expert = rows_around(30, 1), np.array([[40.0, 1.0]])
+    table = task_log_sums(expert, rows, np.ones(12), TASKS, 3, kernel, np.ones(1))
+    expected = [direct_sum.log_sum(list(rows[TASKS == k] @ expert[0])) for k in range(3)]
+    assert taken == ["_plain", "_scaled"]
+    np.testing.assert_allclose(table[0], expected, rtol=1e-13)
+
+
+def test_the_matrix_form_is_refused_where_it_would_underflow() -> None:
+    """A row that only task 0 explains, asked about a reward near task 1's: exp(-1800) times 1 + 1 times exp(-1250)."""
+    rows = np.zeros((12, 2))
+    rows[TASKS == 1] = 6.0
+    rows[TASKS == 2] = -6.0
+    expert, kernel = np.zeros((1, 2)), named("gaussian", "euclidean")
+    ckde = CKDE.from_rows(rows, TASKS, REWARDS, on_columns(kernel, ("x", "y"), {}), kernel)
+    reward = np.array([[1.0, 0.0]])
+    safe = ckde.likelihood(expert, np.array([0.1]), 0.02, BOX)
+    forced = ckde.likelihood(expert, np.array([0.1]), 0.02, BOX, matrix_form=True)
+    expected = direct_sum.exactly(expert, rows, TASKS, REWARDS, reward[0], "gaussian", 0.1, 0.02)
+    assert not safe.numerator.matrix_form
+    np.testing.assert_allclose(values(safe, reward), expected, rtol=1e-13)
+    assert values(forced, reward) == -np.inf  # what the refusal protects from
+
+
+@pytest.mark.parametrize(("h", "h_reward"), [(0.1, 5.0), (5.0, 0.02)])
+def test_the_matrix_form_is_taken_where_either_range_is_small(h: float, h_reward: float) -> None:
+    rows = np.zeros((12, 2))
+    rows[TASKS == 1] = 6.0
+    expert, kernel = np.zeros((1, 2)), named("gaussian", "euclidean")
+    ckde = CKDE.from_rows(rows, TASKS, REWARDS, on_columns(kernel, ("x", "y"), {}), kernel)
+    likelihood = ckde.likelihood(expert, np.array([h]), h_reward, BOX)
+    expected = [direct_sum.exactly(expert, rows, TASKS, REWARDS, r, "gaussian", h, h_reward) for r in REWARDS]
+    assert likelihood.numerator.matrix_form
+    np.testing.assert_allclose(values(likelihood, REWARDS), expected, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("b", [-640.0, -700.0, -705.0, -712.0, -740.0, -800.0])
+def test_the_matrix_form_at_the_edge_of_its_range(b: float) -> None:
+    """A table that spans just less than the limit: what XLA flushes to zero (from e^-708 down) must not matter."""
+    edge = -(ckde_module.LARGEST_SAFE_RANGE - 1.0)
+    with jax.enable_x64(True):
+        actual = float(TaskMixture.from_logs(np.array([[0.0, edge]]), True)(jnp.array([b, 0.0]))[0])
+    with localcontext() as context:
+        context.prec = 60
+        expected = float(direct_sum.exact_log_sum([Decimal(b), Decimal(edge)]))
+    assert abs(actual - expected) < 1e-12

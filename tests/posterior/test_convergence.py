@@ -1,0 +1,224 @@
+"""Convergence: the numbers are ArviZ's, the sentence names the parameter and what to do, good draws are not blamed."""
+
+import numpy as np
+import pytest
+
+from kdbirl.posterior.convergence import assess, ess_limit, is_independent, r_hat_limit
+
+NAMES = ("w1", "w2", "w3")
+
+
+def independent(chains: int = 4, draws: int = 1000, q: int = 3, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(chains, draws, q))
+
+
+def random_walk(chains: int, draws: int, persistence: float, seed: int = 0) -> np.ndarray:
+    """An AR(1) series: (1 + persistence) / (1 - persistence) draws are worth one."""
+    noise = np.random.default_rng(seed).normal(size=(chains, draws, 1))
+    walk = np.zeros_like(noise)
+    for t in range(1, draws):
+        walk[:, t] = persistence * walk[:, t - 1] + np.sqrt(1 - persistence**2) * noise[:, t]
+    return walk
+
+
+def test_numbers_are_those_of_arviz() -> None:
+    import arviz_base
+    import arviz_stats
+
+    draws = independent(draws=250)
+    found = assess(draws, NAMES, "NUTS", {"energy": independent(draws=250)[:, :, 0]})
+    tree = arviz_base.from_dict({"posterior": {"reward": draws}})
+    np.testing.assert_allclose(found.r_hat, arviz_stats.rhat(tree)["reward"])
+    np.testing.assert_allclose(found.ess_bulk, arviz_stats.ess(tree, method="bulk")["reward"])
+    np.testing.assert_allclose(found.ess_tail, arviz_stats.ess(tree, method="tail", prob=(0.05, 0.95))["reward"])
+    energy = independent(draws=250)[:, :, 0]
+    by_hand = (np.diff(energy) ** 2).mean(axis=1) / energy.var(axis=1, ddof=1)
+    np.testing.assert_allclose(found.e_bfmi, by_hand)
+
+
+def test_good_chains_are_praised() -> None:
+    stats = {"diverging": np.zeros((4, 1000), bool), "energy": independent()[:, :, 0]}
+    found = assess(independent(), NAMES, "NUTS", stats)
+    assert found.ok
+    assert found.colour == "green"
+    assert found.divergences == 0
+    assert found.sentence.startswith("4 chains of 1000 draws agree: R-hat is at most 1.00")
+
+
+def test_one_good_chain_is_praised_with_a_reserve() -> None:
+    found = assess(independent(chains=1, draws=2000), NAMES, "NUTS")
+    assert found.ok
+    assert "One chain of 2000 draws is steady (several chains would be a stronger check)" in found.sentence
+
+
+def test_chains_in_different_places_are_named() -> None:
+    draws = independent()
+    draws[0, :, 1] += 3
+    found = assess(draws, NAMES, "NUTS")
+    assert not found.ok
+    assert found.colour == "red"
+    assert found.r_hat[1] > 1.1
+    assert "R-hat of 'w2' is 1." in found.sentence
+    assert "the chains disagree; raise warmup and draws" in found.sentence
+    assert "SMC" in found.sentence
+    assert "'w1'" not in found.sentence
+
+
+def test_drift_within_one_chain_is_seen() -> None:
+    draws = independent(chains=1)
+    draws[0, :, 0] += np.linspace(0, 3, 1000)
+    found = assess(draws, NAMES, "NUTS")
+    assert "R-hat of 'w1'" in found.sentence
+    assert "the beginning and the end of the chain disagree" in found.sentence
+
+
+def test_slow_chains_are_told_how_many_draws_they_need() -> None:
+    found = assess(random_walk(4, 1000, 0.9), ("w1",), "NUTS")
+    assert found.ess_bulk[0] < 400
+    assert not found.ok
+    assert "'w1' has as few as" in found.sentence
+    assert "over 400 are wanted" in found.sentence
+    assert "raise draws, about" in found.sentence
+
+
+def test_many_bad_parameters_are_counted_not_listed() -> None:
+    draws = independent(q=100)
+    draws[0] += 3
+    found = assess(draws, [f"w{j}" for j in range(100)], "NUTS")
+    assert "and 99 more parameters" in found.sentence
+    assert len(found.sentence) < 600
+
+
+def test_divergences_are_counted() -> None:
+    diverging = np.zeros((4, 1000), bool)
+    diverging[2, :7] = True
+    found = assess(independent(), NAMES, "NUTS", {"diverging": diverging})
+    assert found.divergences == 7
+    assert not found.ok
+    assert "7 of 4000 draws diverged" in found.sentence
+    assert "target acceptance rate" in found.sentence
+    assert found.colour == "amber"
+
+
+def test_slow_energy_is_named_by_chain() -> None:
+    energy = np.random.default_rng(0).normal(size=(4, 1000))
+    energy[2] = np.cumsum(energy[2])
+    found = assess(independent(), NAMES, "NUTS", {"energy": energy})
+    assert found.e_bfmi[2] < 0.3 < min(found.e_bfmi[[0, 1, 3]])
+    assert "in chain 3 (above 0.3 is wanted)" in found.sentence
+
+
+def test_a_parameter_that_never_moves_is_named_without_a_warning() -> None:
+    draws = independent()
+    draws[:, :, 1] = 0.5
+    found = assess(draws, NAMES, "NUTS", {"energy": np.ones((4, 1000))})
+    assert not found.ok
+    assert np.isnan([found.r_hat[1], found.ess_bulk[1], found.ess_tail[1]]).all()
+    assert np.isfinite(found.r_hat[[0, 2]]).all()
+    assert np.isnan(found.e_bfmi).all()
+    assert "'w2' never moved (always 0.5)" in found.sentence
+
+
+def test_all_parameters_constant() -> None:
+    found = assess(np.ones((4, 100, 3)), NAMES, "Grid")
+    assert not found.ok
+    assert "'w1' and 2 more parameters never moved" in found.sentence
+
+
+def test_chains_stuck_each_in_its_own_place() -> None:
+    draws = np.broadcast_to(np.arange(4.0)[:, None, None], (4, 100, 1)).copy()
+    found = assess(draws, ("w1",), "NUTS")
+    assert found.r_hat[0] > 1e3
+    assert "R-hat of 'w1' is over 100" in found.sentence
+
+
+@pytest.mark.parametrize("draws", [8, 9, 101])
+def test_a_chain_that_moves_once_in_the_middle(draws: int) -> None:
+    values = np.zeros((1, draws, 1))
+    values[0, draws // 2] = 1
+    assert not assess(values, ("w1",), "NUTS").ok
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 2, 3), (4, 1, 2), (4, 7, 100), (1, 7, 1), (8, 3, 2)])
+@pytest.mark.parametrize("sampler", ["NUTS", "Grid"])
+def test_too_few_draws_are_said_to_be_too_few(shape: tuple[int, int, int], sampler: str) -> None:
+    found = assess(np.random.default_rng(0).normal(size=shape), [f"w{j}" for j in range(shape[2])], sampler)
+    assert not found.ok
+    assert "too few to judge: ask for more draws" in found.sentence
+    assert np.isnan(found.r_hat).all()
+    assert "never moved" not in found.sentence
+
+
+@pytest.mark.parametrize("draws", [8, 9, 11, 50, 99])
+@pytest.mark.parametrize("chains", [1, 2, 5])
+def test_short_chains_give_numbers_and_a_sentence(chains: int, draws: int) -> None:
+    found = assess(independent(chains, draws), NAMES, "NUTS")
+    assert np.isfinite([*found.r_hat, *found.ess_bulk, *found.ess_tail]).all()
+    assert not found.ok  # 100 effective draws per chain are not there to be had
+
+
+def test_two_valued_draws() -> None:
+    draws = np.random.default_rng(0).integers(0, 2, size=(4, 1000, 1)).astype(float)
+    assert assess(draws, ("w1",), "Metropolis").ok
+
+
+def test_huge_and_tiny_scales() -> None:
+    draws = independent()
+    draws[:, :, 0] *= 1e300
+    draws[:, :, 1] *= 1e-300
+    found = assess(draws, NAMES, "NUTS")
+    assert found.ok
+
+
+@pytest.mark.parametrize(("chains", "draws", "q"), [(1, 100, 1), (1, 100, 100), (1, 400, 3), (1, 1000, 25), (4, 250, 10)])
+def test_independent_draws_are_almost_never_blamed(chains: int, draws: int, q: int) -> None:
+    """FALSE_ALARM is 1e-3 for R-hat; 60 posteriors then give two or more blames with probability below 2e-3.
+
+    With the plain limit of 1.01 a third of the (1, 100, 1) posteriors would be blamed.
+    """
+    names = [f"w{j}" for j in range(q)]
+    repeats = 60 if q < 25 else 10
+    blamed = [not assess(independent(chains, draws, q, seed), names, "Grid").ok for seed in range(repeats)]
+    assert sum(blamed) <= 1
+
+
+def test_independent_draws_with_a_real_fault_are_blamed() -> None:
+    draws = independent(chains=1, draws=1000)
+    draws[0, :, 2] = np.sort(draws[0, :, 2])
+    found = assess(draws, NAMES, "Grid")
+    assert "'w3'" in found.sentence
+    assert not found.ok
+
+
+def test_few_independent_draws_are_too_few_whatever_their_diagnostics() -> None:
+    found = assess(independent(1, 50), NAMES, "Grid")
+    assert found.sentence == "Do not trust these draws yet. There are only 50 draws: ask for at least 100, better 1000."
+    assert found.colour == "amber"
+
+
+def test_sentence_of_exact_draws() -> None:
+    found = assess(independent(1, 1000), NAMES, "Grid")
+    assert found.sentence == "1000 independent draws (Grid): there is no chain that has to converge."
+
+
+def test_variational_draws_are_judged_by_their_k_hat() -> None:
+    assert "approximation" in assess(independent(1), NAMES, "VI", pareto_k=0.3).sentence
+    found = assess(independent(1), NAMES, "VI", pareto_k=0.93)
+    assert not found.ok
+    assert "Pareto k-hat is 0.93 (below 0.7 is wanted)" in found.sentence
+
+
+def test_limits() -> None:
+    assert r_hat_limit((4, 100, 3), independent=False) == 1.01
+    assert r_hat_limit((1, 100000, 3), independent=True) == 1.01
+    assert r_hat_limit((1, 100, 3), independent=True) > r_hat_limit((1, 400, 3), independent=True) > 1.01
+    assert ess_limit((4, 1000, 3), independent=False) == 400
+    assert ess_limit((1, 10000, 3), independent=True) == 100
+    assert ess_limit((1, 100, 3), independent=True) == 5
+
+
+@pytest.mark.parametrize(
+    ("sampler", "expected"), [("Grid", True), ("grid (exact)", True), ("VI", True), ("NUTS", False), ("SMC", False), ("", False)]
+)
+def test_which_samplers_are_independent(sampler: str, expected: bool) -> None:
+    assert is_independent(sampler) is expected
