@@ -50,7 +50,9 @@ def problem(seed: int = 0, sizes: tuple[int, ...] = (7, 2, 4), n: int = 5) -> Pr
     tasks = np.repeat(np.arange(len(sizes)), sizes)
     rows = np.column_stack([generator.normal(size=(len(tasks), 2)), generator.integers(1, 4, len(tasks))])
     rows[1], rows[-1] = rows[0], rows[0]
-    expert = np.concatenate([rows[:2], rows[3:4] + [0.3, -0.2, 0.0], generator.normal(size=(n - 3, 3)).round(1)])
+    expert = np.concatenate(
+        [rows[:2], rows[3:4] + np.array([0.3, -0.2, 0.0]), generator.normal(size=(n - 3, 3)).round(1)]
+    )
     expert[3:, 2] = 2.0
     rewards = generator.uniform(-1, 1, size=(len(sizes), 2))
     asked = np.concatenate([rewards, generator.uniform(-2, 2, size=(3, 2)), [[2.9, -2.9]]])

@@ -97,7 +97,8 @@ def test_distances_of_one_pair(distance: str) -> None:
     pairs = [*generator.normal(size=(5, 2, 3)), np.zeros((2, 3)), np.ones((2, 3)), np.array([[0, 0, 0], [1.0, 2, 3]])]
     with jax.enable_x64(True):
         actual = jax.vmap(DISTANCES[distance])(*np.swapaxes(np.asarray(pairs), 0, 1))
-    np.testing.assert_allclose(actual, [direct_sum.DISTANCES[distance](*pair) for pair in pairs], rtol=1e-14, atol=1e-15)
+    expected = [direct_sum.DISTANCES[distance](*pair) for pair in pairs]
+    np.testing.assert_allclose(actual, expected, rtol=1e-14, atol=1e-15)
     assert (np.asarray(actual) >= 0).all()
 
 
@@ -129,8 +130,8 @@ def test_what_a_kernel_says_of_itself() -> None:
     assert [profile for profile in PROFILES if not named(profile, "euclidean").differentiable] == ["uniform"]
     assert Categorical(0.0).compact
     assert not Categorical(0.1).compact
-    both = [on_columns(ProductKernel(state="laplace", action=Categorical(p)), NAMES, GROUPS).compact for p in (0.0, 0.5)]
-    assert both == [True, False]
+    products = [ProductKernel(state="laplace", action=Categorical(mismatch)) for mismatch in (0.0, 0.5)]
+    assert [on_columns(product, NAMES, GROUPS).compact for product in products] == [True, False]
 
 
 def test_only_a_gaussian_of_the_euclidean_distance_is_a_squared_exponential() -> None:
@@ -176,7 +177,10 @@ def silent_failure(u: jax.Array) -> jax.Array:
         (lambda: ProductKernel(state=ProductKernel(state="laplace")), "'state' of a ProductKernel is itself a product"),
         (lambda: on_columns(ProductKernel(state="laplace"), NAMES, GROUPS), "covers the feature 'a'"),
         (lambda: on_columns(ProductKernel(stat="laplace"), NAMES, GROUPS), "factor for 'stat'.*Did you mean 'state'"),
-        (lambda: on_columns(ProductKernel(x="laplace"), ["s0"], {"x": ()}), "factor for 'x', but the features have none"),
+        (
+            lambda: on_columns(ProductKernel(x="laplace"), ["s0"], {"x": ()}),
+            "factor for 'x', but the features have none",
+        ),
     ],
 )
 def test_mistakes_get_one_sentence(make, message: str) -> None:

@@ -24,7 +24,8 @@ def bank(m: int = 150, n: int = 21) -> tuple[np.ndarray, np.ndarray, np.ndarray,
     """Expert rows, training rows, weights and sorted tasks; most rows in task 0, two in task 2, none in task 3."""
     generator = np.random.default_rng(0)
     rows, expert = generator.normal(size=(m, 2)), generator.normal(size=(n, 2))
-    return expert, rows, generator.integers(1, 6, size=m).astype(float), np.sort(np.r_[np.zeros(m - 42, int), [1] * 40, 2, 2])
+    tasks = np.repeat([0, 1, 2], [m - 42, 40, 2])
+    return expert, rows, generator.integers(1, 6, size=m).astype(float), tasks
 
 
 def table_directly(profile: str) -> np.ndarray:
@@ -183,7 +184,8 @@ def test_compiled_equals_not_compiled(matrix_form: bool) -> None:
 
 def test_kernel_sums_without_compilation() -> None:
     of = problem()
-    arguments = of.expert, *collapse_by_task(of.rows, of.tasks), len(of.rewards), on_columns(LAPLACE, ("a", "b", "c"), {}), H
+    kernel = on_columns(LAPLACE, ("a", "b", "c"), {})
+    arguments = of.expert, *collapse_by_task(of.rows, of.tasks), len(of.rewards), kernel, H
     with jax.disable_jit():
         plain = task_log_sums(*arguments)
     np.testing.assert_allclose(task_log_sums(*arguments), plain, rtol=100 * ROUNDING)

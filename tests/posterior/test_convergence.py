@@ -96,7 +96,7 @@ def test_divergences_are_counted() -> None:
     assert found.divergences == 7
     assert not found.ok
     assert "7 of 4000 draws diverged" in found.sentence
-    assert "target acceptance rate" in found.sentence
+    assert "raise target_acceptance" in found.sentence
     assert found.colour == "amber"
 
 
@@ -170,7 +170,9 @@ def test_huge_and_tiny_scales() -> None:
     assert found.ok
 
 
-@pytest.mark.parametrize(("chains", "draws", "q"), [(1, 100, 1), (1, 100, 100), (1, 400, 3), (1, 1000, 25), (4, 250, 10)])
+@pytest.mark.parametrize(
+    ("chains", "draws", "q"), [(1, 100, 1), (1, 100, 100), (1, 400, 3), (1, 1000, 25), (4, 250, 10)]
+)
 def test_independent_draws_are_almost_never_blamed(chains: int, draws: int, q: int) -> None:
     """FALSE_ALARM is 1e-3 for R-hat; 60 posteriors then give two or more blames with probability below 2e-3.
 
@@ -218,7 +220,8 @@ def test_limits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sampler", "expected"), [("Grid", True), ("grid (exact)", True), ("VI", True), ("NUTS", False), ("SMC", False), ("", False)]
+    ("sampler", "expected"),
+    [("Grid", True), ("grid (exact)", True), ("VI", True), ("NUTS", False), ("SMC", False), ("", False)],
 )
 def test_which_samplers_are_independent(sampler: str, expected: bool) -> None:
     assert is_independent(sampler) is expected

@@ -19,7 +19,18 @@ from kdbirl.posterior import storage
 from kdbirl.posterior.result import Posterior
 from kdbirl.posterior.storage import load_posterior, save_posterior
 
-STRANGE = ("größe", 'quo"te\'s', "<script>alert(1)</script>", "a/b", "", "日本 \\ x", "nul\0inside", "\ud800", "$\\alpha$", "w 1\n")
+STRANGE = (
+    "größe",
+    "quo\"te's",
+    "<script>alert(1)</script>",
+    "a/b",
+    "",
+    "日本 \\ x",
+    "nul\0inside",
+    "\ud800",
+    "$\\alpha$",
+    "w 1\n",
+)
 
 
 def make(q: int = 3, chains: int = 2, length: int = 40, rows: int = 6, distinct: int = 4, **changes: Any) -> Posterior:
@@ -204,7 +215,14 @@ def test_reward_features_that_cannot_be_written_do_not_lose_the_draws(tmp_path: 
 
 def test_groups_are_those_of_arviz() -> None:
     tree = make().to_arviz()
-    assert set(tree.children) == {"posterior", "sample_stats", "log_likelihood", "prior", "observed_data", "constant_data"}
+    assert set(tree.children) == {
+        "posterior",
+        "sample_stats",
+        "log_likelihood",
+        "prior",
+        "observed_data",
+        "constant_data",
+    }
     assert tree["posterior"]["reward"].dims == ("chain", "draw", "parameter")
     assert tree["posterior"]["reward"].sel(parameter="w1").shape == (2, 40)
     assert tree["log_likelihood"]["demonstrations"].dims == ("chain", "draw", "demonstration")
@@ -266,11 +284,15 @@ for name in ("plot_dist", "plot_forest", "plot_ess"):
     assert min((tmp_path / f"{n}.png").stat().st_size for n in ("plot_dist", "plot_forest", "plot_ess")) > 5000
 
 
-@pytest.mark.parametrize("content", [b"", b"state,action\n1,2\n", b"\x89HDF\r\n\x1a\n", b"CDF\x01" + bytes(200), bytes(4096)])
+@pytest.mark.parametrize(
+    "content", [b"", b"state,action\n1,2\n", b"\x89HDF\r\n\x1a\n", b"CDF\x01" + bytes(200), bytes(4096)]
+)
 def test_foreign_files_are_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "posterior.nc"
     path.write_bytes(content)
-    with pytest.raises(FileProblem, match=r"posterior\.nc cannot be read as netCDF: it is damaged, cut short, or another"):
+    with pytest.raises(
+        FileProblem, match=r"posterior\.nc cannot be read as netCDF: it is damaged, cut short, or another"
+    ):
         load_posterior(path)
 
 
@@ -332,7 +354,7 @@ warnings.simplefilter("error")
 folder = Path(sys.argv[1])
 content, expected = (folder / "whole.nc").read_bytes(), load_posterior(folder / "whole.nc")
 rng, refused = np.random.default_rng(0), 0
-for position in rng.integers(0, len(content), 30):
+for position in [*rng.integers(0, 4000, 15), *rng.integers(0, len(content), 15)]:
     changed = bytearray(content)
     changed[position] ^= int(rng.integers(1, 256))
     (folder / "flipped.nc").write_bytes(changed)
@@ -343,7 +365,7 @@ for position in rng.integers(0, len(content), 30):
 print(refused)
 """
     found = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr
+    assert (found.returncode, found.stderr) == (0, "")
     assert int(found.stdout) > 5
 
 

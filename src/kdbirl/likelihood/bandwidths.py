@@ -122,10 +122,10 @@ def _nonzero(width: float, what: str, rule: str) -> float:
 
 
 @float64
-def pair_distances(rows: Float[np.ndarray, "n d"], distance: Distance) -> np.ndarray:
-    """The distances of all pairs i < j."""
+def pair_distances(rows: Float[np.ndarray, "n d"], distance: Distance, with_itself: bool = False) -> np.ndarray:
+    """The distances of all pairs i < j, or i <= j."""
     square = np.asarray(_all_distances(jnp.asarray(rows), distance))
-    return square[np.triu_indices(len(rows), k=1)]
+    return square[np.triu_indices(len(rows), k=0 if with_itself else 1)]
 
 
 @partial(jax.jit, static_argnames="distance")
@@ -140,17 +140,15 @@ def _distance(part: Part) -> Distance:
 
 def _paper(ckde: CKDE, rows: np.ndarray, part: Part) -> float:
     distances = pair_distances(rows[:, list(part.columns)], _distance(part))
-    return _spread(distances, np.ones(len(distances)), 0.0)
+    return _spread(distances, np.ones(len(distances)))
 
 
-def _spread(distances: np.ndarray, pairs: np.ndarray, coinciding: float) -> float:
-    """Population sd of distances that occur `pairs` times each, and of `coinciding` zeros besides."""
-    total = pairs.sum() + coinciding
-    if not len(distances):
+def _spread(distances: np.ndarray, pairs: np.ndarray) -> float:
+    """Population sd of distances that occur `pairs` times each."""
+    if not pairs.sum():
         return 0.0
-    mean = (pairs * distances).sum() / total
-    variance = ((pairs * (distances - mean) ** 2).sum() + coinciding * mean**2) / total
-    return _unless_rounding(float(np.sqrt(variance)), distances)
+    mean = np.average(distances, weights=pairs)
+    return _unless_rounding(float(np.sqrt(np.average((distances - mean) ** 2, weights=pairs))), distances)
 
 
 def _unless_rounding(width: float, values: np.ndarray) -> float:
@@ -198,18 +196,18 @@ def _reference_rule(factor: Callable[[int], float]) -> tuple[FeatureRule, Reward
     def rewards(ckde: CKDE) -> float:
         q = ckde.task_rewards.shape[1]
         distance = getattr(ckde.reward_kernel, "distance", euclidean)
-        return _pooled_spread(ckde.task_rewards, None, distance) * _normal_reference(ckde.n_tasks, q, factor(q))
+        return _pooled_spread(ckde.task_rewards, None, distance) * _normal_reference(float(ckde.n_tasks), q, factor(q))
 
     return features, rewards
 
 
 def _paper_reward(ckde: CKDE) -> float:
-    """Population sd over row pairs i < j: n_k n_l pairs between two tasks, n_k (n_k - 1)/2 at distance 0 within one."""
+    """Population sd over row pairs i < j: n_k n_l pairs between two tasks, n_k (n_k - 1)/2 within one."""
     counts = ckde.rows_per_task
-    first, second = np.triu_indices(ckde.n_tasks, k=1)
-    between = counts[first] * counts[second]
-    distances = pair_distances(ckde.task_rewards, getattr(ckde.reward_kernel, "distance", euclidean))
-    return _spread(distances, between, float((counts * (counts - 1) / 2).sum()))
+    first, second = np.triu_indices(ckde.n_tasks)
+    pairs = np.where(first == second, counts[first] * (counts[first] - 1) / 2, counts[first] * counts[second])
+    distance = getattr(ckde.reward_kernel, "distance", euclidean)
+    return _spread(pair_distances(ckde.task_rewards, distance, with_itself=True), pairs)
 
 
 def _median_reward(ckde: CKDE) -> float:

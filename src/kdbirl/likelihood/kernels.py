@@ -211,7 +211,7 @@ class ProductKernel:
 
     factors: "tuple[tuple[str, SimpleKernel], ...]"
 
-    def __init__(self, **factors: "str | SimpleKernel | Callable[..., Any]") -> None:
+    def __init__(self, **factors: object) -> None:
         if not factors:
             raise InputError('ProductKernel needs at least one factor, such as ProductKernel(state="gaussian").')
         resolved = []
@@ -233,7 +233,7 @@ SimpleKernel = RadialKernel | Categorical | UserKernel
 Kernel = SimpleKernel | ProductKernel
 
 
-def as_kernel(kernel: "str | Kernel | Callable[..., Any]", distance: str | Distance = "euclidean") -> Kernel:
+def as_kernel(kernel: object, distance: str | Distance = "euclidean") -> Kernel:
     """A kernel from its name, the user's function or an object; `distance` applies to the first two."""
     if isinstance(kernel, str):
         return RadialKernel(kernel, as_distance(distance))

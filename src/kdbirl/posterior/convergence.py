@@ -45,7 +45,7 @@ class Convergence:
 
 
 @dataclass(frozen=True)
-class Problem:
+class Finding:
     """One finding: what is wrong and what to do; `severe` makes the card red."""
 
     sentence: str
@@ -150,7 +150,7 @@ def _e_bfmi(energy: Array | None, chains: int) -> Array:
     return values
 
 
-def _immobile(draws: Array, names: Sequence[str]) -> list[Problem]:
+def _immobile(draws: Array, names: Sequence[str]) -> list[Finding]:
     if draws.shape[0] * draws.shape[1] < 2:
         return []  # a single draw cannot move; `_too_few` speaks of it
     stuck = np.flatnonzero(np.ptp(draws, axis=(0, 1)) == 0)
@@ -158,7 +158,7 @@ def _immobile(draws: Array, names: Sequence[str]) -> list[Problem]:
         return []
     value = f" (always {draws[0, 0, stuck[0]]:.4g})" if stuck.size == 1 else ""
     return [
-        Problem(
+        Finding(
             f"{_listed(stuck, names)} never moved{value}: the sampler is stuck or the prior leaves no room; "
             "check the prior's bounds and the bandwidths, or use another sampler.",
             severe=True,
@@ -166,19 +166,17 @@ def _immobile(draws: Array, names: Sequence[str]) -> list[Problem]:
     ]
 
 
-def _too_few(draws: Array, independent: bool) -> list[Problem]:
+def _too_few(draws: Array, independent: bool) -> list[Finding]:
     chains, n_draws, _ = draws.shape
     if n_draws < MINIMUM_DRAWS:
         extent = _extent(chains, n_draws)
-        return [Problem(f"There is only {extent}, too few to judge: ask for more draws.", severe=True)]
+        return [Finding(f"There is only {extent}, too few to judge: ask for more draws.", severe=True)]
     if independent and chains * n_draws < ESS_PER_CHAIN:
-        return [
-            Problem(f"There are only {chains * n_draws} draws: ask for at least {ESS_PER_CHAIN}, better 1000.")
-        ]
+        return [Finding(f"There are only {chains * n_draws} draws: ask for at least {ESS_PER_CHAIN}, better 1000.")]
     return []
 
 
-def _disagreeing(r_hat: Array, names: Sequence[str], limit: float, chains: int) -> list[Problem]:
+def _disagreeing(r_hat: Array, names: Sequence[str], limit: float, chains: int) -> list[Finding]:
     bad = _worst_first(r_hat >= limit, r_hat)
     if not bad.size:
         return []
@@ -186,7 +184,7 @@ def _disagreeing(r_hat: Array, names: Sequence[str], limit: float, chains: int) 
     who = "the chains disagree" if chains > 1 else "the beginning and the end of the chain disagree"
     shown = f"{worst:.3f}" if worst < 100 else "over 100"
     return [
-        Problem(
+        Finding(
             f"R-hat of {_listed(bad, names)} is {'up to ' if bad.size > 1 else ''}{shown} (below {limit:.4g} is wanted)"
             f": {who}; raise warmup and draws, and if that does not help the posterior may have several modes: "
             "use the sampler SMC.",
@@ -195,9 +193,7 @@ def _disagreeing(r_hat: Array, names: Sequence[str], limit: float, chains: int) 
     ]
 
 
-def _inefficient(
-    bulk: Array, tail: Array, names: Sequence[str], limit: float, shape: tuple[int, ...]
-) -> list[Problem]:
+def _inefficient(bulk: Array, tail: Array, names: Sequence[str], limit: float, shape: tuple[int, ...]) -> list[Finding]:
     least = np.fmin(bulk, tail)
     bad = _worst_first(least <= limit, -least)
     if not bad.size:
@@ -206,7 +202,7 @@ def _inefficient(
     where = "bulk" if bulk[bad[0]] <= tail[bad[0]] else "tails"
     factor = math.ceil(limit / worst * 1.2)
     return [
-        Problem(
+        Finding(
             f"{_listed(bad, names)} {'has' if bad.size == 1 else 'have'} as few as {worst:.0f} effective draws in the "
             f"{where} of {shape[0] * shape[1]} (over {limit:.0f} are wanted): "
             f"raise draws, about {max(factor, 2)} times as many.",
@@ -215,37 +211,37 @@ def _inefficient(
     ]
 
 
-def _diverging(divergences: int, shape: tuple[int, ...]) -> list[Problem]:
+def _diverging(divergences: int, shape: tuple[int, ...]) -> list[Finding]:
     if not divergences:
         return []
     total = shape[0] * shape[1]
     return [
-        Problem(
+        Finding(
             f"{divergences} of {total} draws diverged: the sampler could not follow the density there, so a region may "
-            "be missing; raise the target acceptance rate (for example to 0.95), or use wider bandwidths.",
+            "be missing; raise target_acceptance (for example to 0.95), or use wider bandwidths.",
             severe=divergences > 0.01 * total,
         )
     ]
 
 
-def _slow_energy(e_bfmi: Array) -> list[Problem]:
+def _slow_energy(e_bfmi: Array) -> list[Finding]:
     bad = np.flatnonzero(e_bfmi <= E_BFMI_LIMIT)
     if not bad.size:
         return []
     chains = ", ".join(str(c + 1) for c in bad[:4]) + (", ..." if bad.size > 4 else "")
     return [
-        Problem(
+        Finding(
             f"E-BFMI is {float(e_bfmi[bad].min()):.2f} in chain {chains} (above {E_BFMI_LIMIT} is wanted): "
             "the tails are explored slowly; raise warmup and draws, or take a prior with lighter tails."
         )
     ]
 
 
-def _poor_approximation(pareto_k: float | None) -> list[Problem]:
+def _poor_approximation(pareto_k: float | None) -> list[Finding]:
     if pareto_k is None or pareto_k < PARETO_K_LIMIT:
         return []
     return [
-        Problem(
+        Finding(
             f"Pareto k-hat is {pareto_k:.2f} (below {PARETO_K_LIMIT} is wanted): the variational approximation is far "
             "from the posterior; use NUTS, SMC or Grid.",
             severe=True,
@@ -253,7 +249,7 @@ def _poor_approximation(pareto_k: float | None) -> list[Problem]:
     ]
 
 
-def _blame(problems: Sequence[Problem]) -> str:
+def _blame(problems: Sequence[Finding]) -> str:
     return "Do not trust these draws yet. " + " ".join(p.sentence for p in problems)
 
 

@@ -10,10 +10,9 @@ is exceeded, which is estimated and reported. Three cases:
 - the same with any other prior: draws from the prior, accepted with L / max L, the maximum from a grid over z.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,18 +20,18 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from kdbirl.errors import SamplingError
-from kdbirl.posterior.cells import Box, Cells, refined
+from kdbirl.posterior.cells import CellTree, Evaluate
 from kdbirl.posterior.sampler import Draws, Problem, require_counts
 from kdbirl.posterior.target import Target
 from kdbirl.precision import float64
 from kdbirl.progress import Progress
 
 MOST_DIMENSIONS = 3
-BATCH = 2048  # points evaluated in one compiled call
-PROBES = 2048  # prior draws that look for mass which the grid has missed
-PROBE_ROUNDS = 6
-NOTICEABLE = 12.0  # a probe this far below the highest log density cannot matter
-EXCESS = 1.5  # log ratio of density to approximation above which a probe's cell is refined
+BATCH = 1024  # points evaluated in one compiled call
+PROBES = 2048  # draws from the prior, and from the grid, that look for misfit
+ROUNDS = 20  # of looking for misfit and mending it
+MISFIT = 1.0  # |log density - approximation| above which a probe's cell is split
+RELEVANT = 12.0  # probes this far below the highest log density cannot matter
 LARGEST_ERROR = 1e-3  # total-variation error above which the grid does not count as exact
 SMALLEST_ACCEPTANCE = 2e-3  # rejection from the prior gives up below this
 
@@ -47,7 +46,7 @@ class Grid:
 
     draws: int = 1000
     chains: int = 4
-    max_cells: int = 200_000
+    max_cells: int = 100_000
     name: ClassVar[str] = "Grid"
 
     def __post_init__(self) -> None:
@@ -74,51 +73,81 @@ class Grid:
         return Draws(rewards.reshape(self.chains, self.draws, q), {}, self.name, (note,), facts)
 
 
-@partial(jax.jit, static_argnames="part")
-def _batch(target: Target, basis: Array, moments: Any, points: Array, part: str) -> tuple[Array, Array]:
-    """Log density and gradient at points of the grid's coordinates, R = points @ basis."""
+class _Coordinates(NamedTuple):
+    """The grid's own coordinates: R = point @ basis. A normal prior's marginal there is N(mean, (W'W)^-1)."""
+
+    basis: Float[np.ndarray, "d q"]
+    mean: Float[np.ndarray, " d"]
+    whitening: Float[np.ndarray, "d d"]
+
+
+@partial(jax.jit, static_argnames=("part", "order"))
+def _batch(target: Target, coordinates: _Coordinates, points: Array, part: str, order: int) -> tuple[Array, ...]:
+    """The log density at points of the grid's coordinates; with order 2 also its gradients and Hessians."""
 
     def density(point: Array) -> Array:
-        reward = jnp.sum(point[:, None] * basis, axis=0)
+        reward = jnp.sum(point[:, None] * coordinates.basis, axis=0)
         if part == "posterior":
             return target.log_posterior(reward)
         log_likelihood = target.power * target.likelihood(reward)
         if part == "likelihood":
             return log_likelihood
-        mean, whitening = moments  # a normal prior's marginal of the informed directions
-        return log_likelihood - 0.5 * jnp.sum((whitening @ (point - mean)) ** 2)
+        return log_likelihood - 0.5 * jnp.sum((coordinates.whitening @ (point - coordinates.mean)) ** 2)
 
-    return jax.vmap(jax.value_and_grad(density))(points)
+    if order == 0:
+        return (jax.vmap(density)(points),)
+    value_and_gradient = jax.value_and_grad(density)
+
+    def all_three(point: Array) -> tuple[Array, Array, Array]:
+        def gradient_and_itself(x: Array) -> tuple[Array, tuple[Array, Array]]:
+            value, gradient = value_and_gradient(x)
+            return gradient, (value, gradient)
+
+        hessian, (value, gradient) = jax.jacfwd(gradient_and_itself, has_aux=True)(point)
+        return value, gradient, hessian
+
+    return jax.vmap(all_three)(points)
 
 
-def _evaluator(
-    target: Target, basis: np.ndarray, moments: Any, part: str, progress: Progress
-) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """Evaluate any number of points in batches of one size, so that one program is compiled."""
-    done = 0
-    fixed = (jnp.asarray(basis), jax.tree.map(jnp.asarray, moments))
+class _Density:
+    """A density on the grid's coordinates, evaluated in batches of one size, so that one program is compiled."""
 
-    def evaluate(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        nonlocal done
-        values, gradients = [], []
+    def __init__(self, target: Target, coordinates: _Coordinates, part: str, progress: Progress) -> None:
+        self._target, self._part, self._progress = target, part, progress
+        self._coordinates = jax.tree.map(jnp.asarray, coordinates)
+        self._done = 0
+
+    def _evaluate(self, points: np.ndarray, order: int) -> tuple[np.ndarray, ...]:
+        parts = []
         for start in range(0, len(points), BATCH):
             block = points[start : start + BATCH]
             padded = np.concatenate([block, np.repeat(block[-1:], BATCH - len(block), axis=0)])
-            value, gradient = _batch(target, *fixed, jnp.asarray(padded), part)
-            values.append(np.asarray(value)[: len(block)])
-            gradients.append(np.asarray(gradient)[: len(block)])
-            done += len(block)
-            progress.update("grid", done, done, "points evaluated")
-        return np.concatenate(values), np.concatenate(gradients)
+            result = _batch(self._target, self._coordinates, jnp.asarray(padded), self._part, order)
+            parts.append([np.asarray(array)[: len(block)] for array in result])
+            self._done += len(block)
+            self._progress.update("grid", self._done, self._done, "points evaluated")
+        return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
 
-    return evaluate
+    def values(self, points: np.ndarray) -> Float[np.ndarray, " p"]:
+        """Log densities; -inf outside the support."""
+        values = self._evaluate(points, 0)[0]
+        return np.where(np.isfinite(values), values, -np.inf)
+
+    def derivatives(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Log densities, gradients, Hessians."""
+        values, gradients, hessians = self._evaluate(points, 2)
+        return values, gradients, hessians
+
+
+def _all_parameters(problem: Problem) -> _Coordinates:
+    q = problem.target.size
+    return _Coordinates(np.eye(q), np.zeros(q), np.eye(q))
 
 
 def _full_grid(grid: Grid, problem: Problem, rng: np.random.Generator, progress: Progress) -> tuple[np.ndarray, dict[str, Any]]:
     low, high = problem.prior.box
-    evaluate = _evaluator(problem.target, np.eye(len(low)), (), "posterior", progress)
-    probes = problem.prior.sample(rng, PROBES)
-    return _corrected_draws(grid, low, high, evaluate, probes, rng)
+    density = _Density(problem.target, _all_parameters(problem), "posterior", progress)
+    return _corrected_draws(grid, low, high, density, problem.prior.sample(rng, PROBES), rng)
 
 
 def _normal_complement(
@@ -127,96 +156,90 @@ def _normal_complement(
     """A grid over z = U R, then R given z: R0 + D U' (U D U')^-1 (z - U R0) for R0 from the prior (Matheron's rule)."""
     assert problem.informed is not None and problem.prior.normal is not None
     directions, (mean, sd) = problem.informed, problem.prior.normal
-    count = grid.draws * grid.chains
-    prior = problem.prior.sample(rng, count)
+    prior = problem.prior.sample(rng, grid.draws * grid.chains)
     if len(directions) == 0:
         return prior, {"grid_error": 0.0, "acceptance": 1.0, "cells": 0}
     covariance = (directions * sd**2) @ directions.T
-    moments = (directions @ mean, np.linalg.inv(np.linalg.cholesky(covariance)))
+    coordinates = _Coordinates(directions, directions @ mean, np.linalg.inv(np.linalg.cholesky(covariance)))
     reach = 8.3 * np.sqrt(np.diag(covariance))  # all but 1e-16 of the prior
-    evaluate = _evaluator(problem.target, directions, moments, "normal", progress)
+    density = _Density(problem.target, coordinates, "normal", progress)
     probes = problem.prior.sample(rng, PROBES) @ directions.T
-    z, facts = _corrected_draws(grid, moments[0] - reach, moments[0] + reach, evaluate, probes, rng)
+    z, facts = _corrected_draws(grid, coordinates.mean - reach, coordinates.mean + reach, density, probes, rng)
     gain = np.linalg.solve(covariance, directions * sd**2)
     return prior + (z - prior @ directions.T) @ gain, facts
 
 
+def _fitted_tree(grid: Grid, low: np.ndarray, high: np.ndarray, density: _Density, probes: np.ndarray, rng: np.random.Generator) -> CellTree:
+    """A tree refined by curvature, then wherever its own draws, or the prior's, find it wrong."""
+    evaluate: Evaluate = density.derivatives
+    tree = CellTree(low, high, probes, evaluate)
+    tree.refine(grid.max_cells)
+    values = density.values(probes)
+    for _ in range(ROUNDS):
+        relevant = values > max(values.max(), tree.values.max()) - RELEVANT
+        at_probes = tree.find(probes[relevant])
+        missed = values[relevant] - tree.predict(at_probes, probes[relevant]) > MISFIT
+        points, cells = tree.draw(rng, BATCH)
+        wrong = np.abs(density.values(points) - tree.predict(cells, points)) > MISFIT
+        if not missed.any() and wrong.mean() < 0.01:
+            return tree
+        tree.split(np.unique(np.concatenate([at_probes[missed], cells[wrong]])))
+        tree.refine(grid.max_cells)
+    return tree
+
+
 def _corrected_draws(
-    grid: Grid, low: np.ndarray, high: np.ndarray, evaluate: Any, probes: np.ndarray, rng: np.random.Generator
+    grid: Grid, low: np.ndarray, high: np.ndarray, density: _Density, probes: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """Draws from the grid, accepted so that they follow the density itself."""
-    box = Box.between(low, high, probes)
-    cells = refined(box.first_cells(evaluate), evaluate, grid.max_cells)
-    cells = _probed(cells, box, evaluate, probes, grid.max_cells)
+    tree = _fitted_tree(grid, low, high, density, probes, rng)
     count = grid.draws * grid.chains
-    points, ratios = _proposals(cells, evaluate, rng, count + count // 2)
-    while True:
-        bound = _bound(ratios)
-        share = np.minimum(np.exp(ratios - bound), 1.0).mean()
-        if share < 0.01:
-            raise GridUnsuitable(f"The grid of {len(cells.values)} cells fits the density badly (acceptance {share:.1%}).")
-        if len(points) * share > count * 1.05 + 10:
-            break
-        more = _proposals(cells, evaluate, rng, int(count * 1.1 / share) - len(points) + 256)
+    points, ratios = _proposals(tree, density, rng, count + count // 4)
+    bound, share = _bound(ratios)
+    if share < 0.02:
+        raise GridUnsuitable(f"The grid of {len(tree.leaves)} cells fits the density badly (acceptance {share:.1%}).")
+    while len(points) * share < count * 1.05 + 50:
+        more = _proposals(tree, density, rng, int(count * 1.1 / share) - len(points) + 100)
         points, ratios = np.concatenate([points, more[0]]), np.concatenate([ratios, more[1]])
-    accepted = np.log(rng.random(len(points))) < ratios - bound
-    error = float(np.maximum(np.exp(ratios - bound) - 1, 0).mean() / np.exp(ratios - bound).mean())
-    if accepted.sum() < count or error > LARGEST_ERROR:
+        bound, share = _bound(ratios)
+    accepted = np.flatnonzero(np.log(rng.random(len(points))) < ratios - bound)
+    weights = np.exp(ratios - bound)
+    error = float(np.maximum(weights - 1, 0).sum() / weights.sum())
+    if len(accepted) < count or error > LARGEST_ERROR:
         raise GridUnsuitable(f"The grid's error is {error:.1e}, above {LARGEST_ERROR:.0e}.")
-    facts = {"grid_error": error, "acceptance": float(accepted.mean()), "cells": len(cells.values)}
-    return points[accepted][:count], facts
+    facts = {"grid_error": error, "acceptance": len(accepted) / len(points), "cells": len(tree.leaves)}
+    return points[accepted[:count]], facts
 
 
-def _bound(ratios: np.ndarray) -> float:
-    """A bound of the log ratio that leaves a total-variation error of at most a tenth of the largest allowed."""
+def _proposals(tree: CellTree, density: _Density, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points from the grid and their log ratios, density over approximation."""
+    points, cells = tree.draw(rng, n)
+    return points, density.values(points) - tree.predict(cells, points)
+
+
+def _bound(ratios: np.ndarray) -> tuple[float, float]:
+    """A bound of the log ratio that costs at most a tenth of the largest allowed error, and the share it accepts."""
     descending = np.sort(ratios[np.isfinite(ratios)])[::-1]
     if not len(descending):
         raise GridUnsuitable("The density is zero at every draw from the grid.")
     weights = np.exp(descending - descending[0])
     excess = np.concatenate([[0.0], np.cumsum(weights[:-1])]) - np.arange(len(weights)) * weights
-    allowed = excess <= 0.1 * LARGEST_ERROR * weights.sum()
-    return float(descending[np.flatnonzero(allowed)[-1]])
-
-
-def _proposals(cells: Cells, evaluate: Any, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points from the grid and their log ratios, density over approximation."""
-    points, predicted = cells.draw(rng, n)
-    values = evaluate(points)[0]
-    return points, np.where(np.isfinite(values), values - predicted, -np.inf)
-
-
-def _probed(cells: Cells, box: Box, evaluate: Any, probes: np.ndarray, limit: int) -> Cells:
-    """Refine wherever prior draws find more density than the grid says, until they find none."""
-    values = evaluate(probes)[0]
-    relevant = np.flatnonzero(values > values.max() - NOTICEABLE)
-    probes, values = probes[relevant], values[relevant]
-    for _ in range(PROBE_ROUNDS):
-        found = box.find(cells, probes)
-        inside = found >= 0
-        excess = values[inside] - cells.predict(found[inside], probes[inside])
-        relevant_here = values[inside] > cells.values.max() - NOTICEABLE
-        missed = np.unique(found[inside][(excess > EXCESS) & relevant_here])
-        if not len(missed):
-            return cells
-        active = np.zeros(len(cells.values), dtype=bool)
-        active[missed] = True
-        cells = refined(cells, evaluate, limit + len(cells.values), active)
-    raise GridUnsuitable("Draws from the prior keep finding density that the grid misses; the density is too rough for it.")
+    bound = float(descending[np.flatnonzero(excess <= 0.1 * LARGEST_ERROR * weights.sum())[-1]])
+    return bound, float(np.minimum(np.exp(ratios - bound), 1.0).mean())
 
 
 def _prior_rejection(
     grid: Grid, problem: Problem, rng: np.random.Generator, progress: Progress
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """Prior draws accepted with L / max L."""
-    assert problem.informed is not None
-    q, count = problem.target.size, grid.draws * grid.chains
-    largest = _largest_likelihood(problem, problem.informed, grid.max_cells, progress)
-    evaluate = _evaluator(problem.target, np.eye(q), (), "likelihood", progress)
+    count = grid.draws * grid.chains
+    largest = _largest_likelihood(grid, problem, rng, progress)
+    density = _Density(problem.target, _all_parameters(problem), "likelihood", progress)
     kept: list[np.ndarray] = []
     tried = accepted = 0
     while accepted < count:
         rewards = problem.prior.sample(rng, 8 * BATCH)
-        values = evaluate(rewards)[0]
+        values = density.values(rewards)
         if values.max() > largest + 1e-6:
             raise GridUnsuitable("A draw from the prior has a higher likelihood than the grid's maximum.")
         chosen = rewards[np.log(rng.random(len(rewards))) < values - largest]
@@ -224,17 +247,19 @@ def _prior_rejection(
         tried, accepted = tried + len(rewards), accepted + len(chosen)
         if tried >= 16 * BATCH and accepted < SMALLEST_ACCEPTANCE * tried:
             raise GridUnsuitable(f"Only {accepted} of {tried} draws from the prior were accepted.")
-    facts = {"grid_error": 0.0, "acceptance": accepted / tried, "cells": 0}
-    return np.concatenate(kept)[:count], facts
+    return np.concatenate(kept)[:count], {"grid_error": 0.0, "acceptance": accepted / tried, "cells": 0}
 
 
-def _largest_likelihood(problem: Problem, directions: Float[np.ndarray, "rank q"], limit: int, progress: Progress) -> float:
-    """The maximum of the log likelihood over the box, from a grid over z = U R."""
-    low, high = problem.prior.box
-    centre, half = directions @ (low + high) / 2, np.abs(directions) @ (high - low) / 2
+def _largest_likelihood(grid: Grid, problem: Problem, rng: np.random.Generator, progress: Progress) -> float:
+    """An upper bound of the log likelihood over the box, from a grid over z = U R."""
+    assert problem.informed is not None
+    directions, (low, high) = problem.informed, problem.prior.box
     if not len(directions):
-        return float(_evaluator(problem.target, np.eye(len(low)), (), "likelihood", progress)((low[None] + high[None]) / 2)[0][0])
-    evaluate = _evaluator(problem.target, directions, (), "likelihood", progress)
-    box = Box.between(centre - half, centre + half, problem.prior.sample(np.random.default_rng(0), PROBES) @ directions.T)
-    cells = refined(box.first_cells(evaluate), evaluate, limit)
-    return float((cells.values + np.sum(np.abs(cells.gradients * cells.halves), axis=1)).max())  # a bound, cell by cell
+        return float(_Density(problem.target, _all_parameters(problem), "likelihood", progress).values(low[None])[0])
+    centre, half = directions @ (low + high) / 2, np.abs(directions) @ (high - low) / 2
+    rank = len(directions)
+    coordinates = _Coordinates(directions, np.zeros(rank), np.eye(rank))
+    density = _Density(problem.target, coordinates, "likelihood", progress)
+    probes = problem.prior.sample(rng, PROBES) @ directions.T
+    tree = _fitted_tree(grid, centre - half, centre + half, density, probes, rng)
+    return tree.upper_bound()

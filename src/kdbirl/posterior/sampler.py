@@ -1,7 +1,7 @@
 """What every sampler takes and gives."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +38,7 @@ class Draws:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
+@runtime_checkable
 class Sampler(Protocol):
     """A frozen configuration that draws from a problem. The same seed gives the same draws."""
 

@@ -172,8 +172,11 @@ def _version() -> str:
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Array]]]:
     """Attributes of the root, and the arrays of each group, all in memory."""
+    import h5py
     import xarray
 
+    with h5py.File(path, "r") as probe:
+        dict(probe.attrs)  # h5netcdf leaves a half-made object, and its traceback, behind where this fails
     with xarray.open_datatree(path, engine="h5netcdf", decode_times=False) as tree:
         arrays = {
             group.path.strip("/"): {str(name): np.asarray(values.values) for name, values in group.data_vars.items()}

@@ -6,7 +6,7 @@ R = low + (high - low) / (1 + e^-z); one with a single bound as R = low + e^z or
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from kdbirl.posterior.priors import LogDensity, Parameters, Prior
 from kdbirl.precision import float64
 
 
+@runtime_checkable
 class Likelihood(Protocol):
     """log p(expert | R): the seam between a conditional density estimate and the samplers. Must be a JAX pytree."""
 

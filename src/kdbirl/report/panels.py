@@ -1,4 +1,4 @@
-"""What stands in one panel of a figure: a distribution, a cloud of pairs, a trace. Each draws on the axes it is given."""
+"""What stands in one panel of a figure: a distribution, a cloud of pairs, a trace; drawn on the axes given."""
 
 import math
 from typing import Any
@@ -86,13 +86,17 @@ def interval_below(axes: Axes, values: Values) -> None:
     low, median, high = np.quantile(values, [0.05, 0.5, 0.95])
     below = axes.get_xaxis_transform()
     axes.plot([low, high], [0, 0], color=POSTERIOR, linewidth=3, transform=below, clip_on=False, zorder=5)
-    axes.plot([median], [0], "o", color="white", markeredgecolor=POSTERIOR, transform=below, clip_on=False, zorder=6, ms=4)
+    axes.plot(
+        [median], [0], "o", color="white", markeredgecolor=POSTERIOR, transform=below, clip_on=False, zorder=6, ms=4
+    )
 
 
 def true_line(axes: Axes, value: float, horizontal: bool = False) -> None:
     """The true value, where it is known."""
     if np.isfinite(value):
-        (axes.axhline if horizontal else axes.axvline)(value, color=TRUE, linewidth=1.2, linestyle=(0, (4, 2)), zorder=7)
+        (axes.axhline if horizontal else axes.axvline)(
+            value, color=TRUE, linewidth=1.2, linestyle=(0, (4, 2)), zorder=7
+        )
 
 
 def cloud(axes: Axes, x: Values, y: Values) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -48,7 +48,7 @@ def plot_marginals(
         panels.distribution(axis, values, POSTERIOR)
         panels.interval_below(axis, values)
         panels.true_line(axis, truth[j])
-        axis.set_xlim(panels.limits_of(values, before, truth[[j]][np.isfinite(truth[[j]])]))
+        axis.set_xlim(panels.limits_of(values, before, _known(truth, int(j))))
         axis.set_ylim(0, None)
         panels.clean(axis)
         panels.plain(axis.set_title(panels.shortened(posterior.names[j]), loc="left"))
@@ -63,7 +63,7 @@ def plot_intervals(
     parameters: Sequence[str] | None = None,
     axes: Any = None,
 ) -> Figure:
-    """All parameters on one scale: median, central 50 % and 90 %, the prior's central 90 % behind; for many parameters."""
+    """All parameters, however many, on one scale: median, central 50 % and 90 %, and the prior's 90 % behind."""
     index, note = _choose(posterior, parameters, MOST_INTERVALS, _narrowing, "those that the data narrowed most")
     truth = _true_values(posterior, true)
     figure, panes, own = _panes(axes, (1, 1), 1, (5.4, 0.8 + (0.2 if len(index) <= 40 else 0.14) * len(index)))
@@ -93,28 +93,34 @@ def plot_pairs(
     index, note = _choose(posterior, parameters, MOST_PAIRS, _narrowing, "those that the data narrowed most")
     truth, k = _true_values(posterior, true), len(index)
     figure, panes, own = _panes(axes, (k, k), k * k, (max(1.25, min(2.4, 7.2 / k)),) * 2)
-    grid = np.array(panes, dtype=object).reshape(k, k)
     diverged = np.asarray(posterior.sample_stats.get("diverging", np.zeros(1)), dtype=bool).ravel()
     for row, column in np.ndindex(k, k):
-        axis, i, j = grid[row, column], int(index[row]), int(index[column])
+        axis = panes[row * k + column]
         if column > row:
             axis.set_axis_off()
             continue
-        x, y = posterior.flat[:, j], posterior.flat[:, i]
-        if row == column:
-            panels.distribution(axis, x, POSTERIOR)
-        else:
-            panels.cloud(axis, x, y)
-            if diverged.any():
-                axis.plot(x[diverged], y[diverged], "x", color=TRUE, ms=4, mew=0.8, zorder=6)
-            panels.true_line(axis, truth[i], horizontal=True)
-            axis.set_ylim(panels.limits_of(y, _known(truth, i)))
-        panels.true_line(axis, truth[j])
-        axis.set_xlim(panels.limits_of(x, _known(truth, j)))
-        panels.clean(axis, y_axis=row != column, ticks=3)
-        _outer_labels(axis, row, column, k, posterior.names[i], posterior.names[j])
+        _pair(axis, posterior, truth, int(index[row]), int(index[column]), diverged)
+        _outer_labels(axis, row, column, k, posterior.names[index[row]], posterior.names[index[column]])
     _legend(figure, panes, own, _pair_handles(k > 1, true is not None, bool(diverged.any())), note)
     return figure
+
+
+def _pair(
+    axis: Axes, posterior: Posterior, truth: Float[np.ndarray, " q"], i: int, j: int, diverged: Bool[np.ndarray, " _"]
+) -> None:
+    """Parameter i (up) against parameter j (across), or the distribution of one of them."""
+    x, y = posterior.flat[:, j], posterior.flat[:, i]
+    if i == j:
+        panels.distribution(axis, x, POSTERIOR)
+    else:
+        panels.cloud(axis, x, y)
+        if diverged.any():
+            axis.plot(x[diverged], y[diverged], "x", color=TRUE, ms=4, mew=0.8, zorder=6)
+        panels.true_line(axis, truth[i], horizontal=True)
+        axis.set_ylim(panels.limits_of(y, _known(truth, i)))
+    panels.true_line(axis, truth[j])
+    axis.set_xlim(panels.limits_of(x, _known(truth, j)))
+    panels.clean(axis, y_axis=i != j, ticks=3)
 
 
 def plot_trace(
@@ -122,28 +128,33 @@ def plot_trace(
 ) -> Figure:
     """The draws of each chain in their order, and each chain's distribution beside them; divergent draws are ticked."""
     index, note = _choose(posterior, parameters, MOST_TRACES, _disagreement, "those with the highest R-hat")
-    truth, checks = _true_values(posterior, true), posterior.convergence
+    truth = _true_values(posterior, true)
     figure, panes, own = _panes(axes, (len(index), 2), 2 * len(index), (3.6, 1.25), widths=(4.0, 1.0))
     diverged = np.asarray(posterior.sample_stats.get("diverging", np.zeros((1, 1))), dtype=bool)
     for left, right, j in zip(panes[::2], panes[1::2], index, strict=True):
-        chains = posterior.draws[:, :, j]
-        panels.trace(left, chains, joined=not is_independent(posterior.sampler))
-        for c, values in enumerate(chains):
-            panels.distribution(right, values, CHAINS[c % len(CHAINS)], filled=False, horizontal=True)
+        _trace_row(left, right, posterior, truth, int(j))
         ticks = np.flatnonzero(diverged.any(axis=0))
         left.plot(ticks, np.zeros(len(ticks)), "|", color=INK, ms=7, transform=left.get_xaxis_transform(), zorder=5)
-        for axis in (left, right):
-            panels.true_line(axis, truth[j], horizontal=True)
-            axis.set_ylim(panels.limits_of(chains.ravel(), _known(truth, int(j)), central=1.0))
-            panels.clean(axis, y_axis=True)
         left.tick_params(labelbottom=left is panes[-2])
-        right.set_axis_off()
-        least = np.fmin(checks.ess_bulk[j], checks.ess_tail[j])
-        found = "" if np.isnan(least) else f"    R-hat {checks.r_hat[j]:.3f}, effective draws {least:.0f}"
-        panels.plain(left.set_title(panels.shortened(posterior.names[j]) + found, loc="left"))
     panes[-2].set_xlabel("draw", fontsize=NORMAL, color=INK)
     _legend(figure, panes, own, _trace_handles(len(posterior.draws), true is not None, bool(diverged.any())), note)
     return figure
+
+
+def _trace_row(left: Axes, right: Axes, posterior: Posterior, truth: Float[np.ndarray, " q"], j: int) -> None:
+    """The trace of parameter j, titled with what was found about it, and each chain's distribution at its side."""
+    chains, checks = posterior.draws[:, :, j], posterior.convergence
+    panels.trace(left, chains, joined=not is_independent(posterior.sampler))
+    for c, values in enumerate(chains):
+        panels.distribution(right, values, CHAINS[c % len(CHAINS)], filled=False, horizontal=True)
+    for axis in (left, right):
+        panels.true_line(axis, truth[j], horizontal=True)
+        axis.set_ylim(panels.limits_of(chains.ravel(), _known(truth, j), central=1.0))
+        panels.clean(axis, y_axis=True)
+    right.set_axis_off()
+    least = np.fmin(checks.ess_bulk[j], checks.ess_tail[j])
+    found = "" if np.isnan(least) else f"    R-hat {checks.r_hat[j]:.3f}, effective draws {least:.0f}"
+    panels.plain(left.set_title(panels.shortened(posterior.names[j]) + found, loc="left"))
 
 
 def _panes(
@@ -151,9 +162,11 @@ def _panes(
 ) -> tuple[Figure, list[Axes], bool]:
     """The panels, row by row: the user's own axes, or those of a new figure (whose spare panels are switched off)."""
     if axes is not None:
-        given = [axis for axis in np.atleast_1d(np.asarray(axes, dtype=object)).ravel()]
+        given = list(np.atleast_1d(np.asarray(axes, dtype=object)).ravel())
         if len(given) < used or not all(isinstance(axis, Axes) for axis in given):
-            raise InputError(f"axes: this figure needs {used} axes, an array of {shape[0]} x {shape[1]}; got {len(given)}.")
+            raise InputError(
+                f"axes: this figure needs {used} axes, an array of {shape[0]} x {shape[1]}; got {len(given)}."
+            )
         figure = given[0].get_figure(root=True)
         return figure, given[:used], False
     figure = Figure(figsize=(size[0] * shape[1], size[1] * shape[0] + 0.45), dpi=150, layout="constrained")
