@@ -10,6 +10,7 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,15 +21,8 @@ def sample(problem: Problem, sampler: str, chains: int, warmup: int, draws: int,
     """Draws (chain, draw, q), and the name of the sampler that made them."""
     import kdbirl as kb
 
-    bank = kb.TaskBank.from_arrays(states=problem.features, actions=None, tasks=problem.tasks, rewards=problem.rewards)
-    prior = (kb.Normal if problem.prior == "normal" else kb.Uniform)(*PRIORS[problem.prior])
-    model = kb.KDBIRL(
-        prior=prior,
-        features=kb.Identity(),
-        bandwidth=(problem.h, problem.h_reward),
-        sampler="auto" if sampler == "auto" else kb.NUTS(chains=chains, warmup=warmup, draws=draws),
-    )
-    posterior = model.fit(bank).posterior(kb.Demonstrations(states=problem.expert), seed=seed)
+    chosen = "auto" if sampler == "auto" else kb.NUTS(chains=chains, warmup=warmup, draws=draws)
+    posterior = _fitted(problem, chosen).posterior(kb.Demonstrations(states=problem.expert), seed=seed)
     return np.asarray(posterior.draws), posterior.sampler
 
 
@@ -36,10 +30,17 @@ def log_likelihood(problem: Problem, rewards: np.ndarray) -> np.ndarray:
     """(r, q) -> (r,) by the public interface."""
     import kdbirl as kb
 
+    return np.asarray(_fitted(problem, "auto").log_likelihood(kb.Demonstrations(states=problem.expert), rewards))
+
+
+def _fitted(problem: Problem, sampler: Any) -> Any:
+    """A model of the problem, as a user makes one."""
+    import kdbirl as kb
+
     bank = kb.TaskBank.from_arrays(states=problem.features, actions=None, tasks=problem.tasks, rewards=problem.rewards)
     prior = (kb.Normal if problem.prior == "normal" else kb.Uniform)(*PRIORS[problem.prior])
-    model = kb.KDBIRL(prior=prior, features=kb.Identity(), bandwidth=(problem.h, problem.h_reward))
-    return np.asarray(model.fit(bank).log_likelihood(kb.Demonstrations(states=problem.expert), rewards))
+    bandwidth = (problem.h, problem.h_reward)
+    return kb.KDBIRL(prior=prior, features=kb.Identity(), bandwidth=bandwidth, sampler=sampler).fit(bank)
 
 
 def main() -> None:

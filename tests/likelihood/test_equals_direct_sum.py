@@ -49,7 +49,7 @@ def test_every_feature_kernel(profile: str, distance: str) -> None:
 def test_every_reward_kernel(profile: str, distance: str) -> None:
     of, h_reward = problem(seed=2), WIDE[distance]
     reward_kernel = named(profile, distance)
-    likelihood = estimator(of, GAUSSIAN, reward_kernel).likelihood(of.expert, np.array([0.8]), h_reward, BOX)
+    likelihood = estimator(of, GAUSSIAN, reward_kernel).likelihood(of.expert, np.array([0.8]), h_reward, BOX, False)
     kernels = direct_sum.radial("gaussian", "euclidean", 0.8), direct_sum.radial(profile, distance, h_reward)
     expected = directly(of, *kernels)
     assert np.isfinite(expected[: len(of.rewards)]).all()  # a task's own reward is always in reach

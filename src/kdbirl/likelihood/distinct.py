@@ -11,18 +11,22 @@ def distinct_rows(rows: Float[np.ndarray, "n d"]) -> tuple[np.ndarray, np.ndarra
 
 
 def collapse_by_task(
-    rows: Float[np.ndarray, "m d"], tasks: Int[np.ndarray, " m"]
+    rows: Float[np.ndarray, "u d"], tasks: Int[np.ndarray, " m"], index: Int[np.ndarray, " m"] | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Distinct rows of each task, their weights and their tasks, sorted by task. Hashing, not sorting: cost O(m)."""
+    """Distinct rows of each task, their weights and their tasks, sorted by task.
+
+    Row j of the bank is `rows[index[j]]`, or `rows[j]` without an index: rows known to repeat need not be written out.
+    """
     import polars as pl
 
+    index = np.arange(len(rows)) if index is None else index
+    pairs, counts = np.unique(tasks.astype(np.int64) * len(rows) + index, return_counts=True)
+    of_task, of_row = np.divmod(pairs, len(rows))
     names = [f"x{i}" for i in range(rows.shape[1])]
-    frame = pl.from_numpy(rows + 0.0, schema=names, orient="row").with_columns(pl.Series("task", tasks))
-    groups = (
-        frame.group_by([*names, "task"], maintain_order=True)
-        .agg(pl.len().alias("weight"))
-        .sort("task", maintain_order=True)
-    )
+    columns = [pl.Series("task", of_task), pl.Series("weight", counts)]
+    frame = pl.from_numpy(rows[of_row] + 0.0, schema=names, orient="row").with_columns(columns)
+    groups = frame.group_by(["task", *names], maintain_order=True).agg(pl.col("weight").sum())
+    groups = groups.sort("task", maintain_order=True)
     return (
         np.ascontiguousarray(groups.select(names).to_numpy(), dtype=np.float64),
         groups["weight"].to_numpy().astype(np.float64),

@@ -1,8 +1,9 @@
 """An adaptively refined grid: a density on a box, approximated cell by cell by an exponential of a linear function.
 
-In a cell with centre c and half-widths s the log density is taken as value + gradient.(x - c), so that a cell's mass and
-draws from it have closed forms, and the error is of second order: about s'|H|s / 2. The first cells lie between
-quantiles of the prior; a cell is halved along the axis that contributes most to its error.
+In a cell with centre c and half-widths s the log density f is taken as f(c) + slope.(x - c), so that a cell's mass and
+draws from it have closed forms. Slopes and errors come from f(c +- s_i/2), differences on the scale of the cell itself:
+they see what a derivative at the centre would miss, and need none. The first cells lie between quantiles of the prior; a
+cell is halved along the axis that contributes most to its error.
 """
 
 from collections.abc import Callable
@@ -10,11 +11,10 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float, Int
 
-# points (c, d) -> log densities (c,), gradients (c, d), Hessians (c, d, d)
-Evaluate = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
+Evaluate = Callable[[np.ndarray], np.ndarray]  # points (c, d) -> log densities (c,), -inf where the density is zero
 
 FIRST_CELLS = {1: 256, 2: 32, 3: 10}  # cells per axis before refinement
-CURVATURE = 0.5  # cells whose estimated error is smaller are not split for it
+LARGEST_ERROR = 0.5  # cells whose log density departs less from linear at their faces are not split for it
 NEGLIGIBLE_MASS = 1e-6  # cells that cannot hold more than this share of the whole are not split
 
 
@@ -32,19 +32,27 @@ class CellTree:
         d = len(low)
         self.centres = np.stack(np.meshgrid(*middles, indexing="ij"), axis=-1).reshape(-1, d)
         self.halves = np.stack(np.meshgrid(*widths, indexing="ij"), axis=-1).reshape(-1, d)
-        self.values, self.gradients, self.hessians = self._at(self.centres)
+        self.values, self.slopes, self.errors = self._measured(self.centres, self.halves)
         self.axis = np.full(len(self.centres), -1)
         self.child = np.full(len(self.centres), -1)
 
-    def _at(self, centres: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The density at centres. Outside the support it is zero, and so are its slope and curvature."""
-        values, gradients, hessians = self._evaluate(centres)
-        inside = np.isfinite(values) & np.isfinite(gradients).all(axis=1) & np.isfinite(hessians).all(axis=(1, 2))
-        return (
-            np.where(np.isfinite(values), values, -np.inf),
-            np.where(inside[:, None], gradients, 0.0),
-            np.where(inside[:, None, None], hessians, 0.0),
-        )
+    def _measured(self, centres: np.ndarray, halves: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Values (c,), slopes (c, d) and errors (c, d): how far f is from linear at the faces across each axis.
+
+        A cell that the support's edge cuts through has infinite error; one that lies outside has none.
+        """
+        count, d = centres.shape
+        steps = np.eye(d)[None] * (halves / 2)[:, None, :]
+        points = np.concatenate([centres[:, None], centres[:, None] - steps, centres[:, None] + steps], axis=1)
+        f = self._evaluate(points.reshape(-1, d)).reshape(count, 2 * d + 1)
+        inside = np.isfinite(f)
+        whole, cut = inside.all(axis=1), inside.any(axis=1) & ~inside.all(axis=1)
+        safe = np.where(whole[:, None], f, 0.0)
+        below, above = safe[:, 1 : d + 1], safe[:, d + 1 :]
+        slopes = (above - below) / halves
+        errors = 2 * np.abs(above + below - 2 * safe[:, :1])
+        values = np.where(whole, f[:, 0], np.max(f, axis=1))
+        return values, slopes, np.where(cut[:, None], np.inf, errors)
 
     @property
     def leaves(self) -> Int[np.ndarray, " leaves"]:
@@ -52,20 +60,20 @@ class CellTree:
         return np.flatnonzero(self.axis < 0)
 
     def split(self, cells: Int[np.ndarray, " c"]) -> None:
-        """Halve each cell along the axis that contributes most to its error."""
-        s, g, curvature = self.halves[cells], self.gradients[cells], np.abs(self.hessians[cells])
-        share = s * np.einsum("cij,cj->ci", curvature, s) + 0.1 * np.abs(g) * s + 1e-12 * s
-        axis = share.argmax(axis=1)
+        """Halve each cell along the axis that contributes most to its error, or along which it is steepest."""
+        s = self.halves[cells]
+        finite = np.where(np.isfinite(self.errors[cells]), self.errors[cells], s / s.max(axis=1, keepdims=True))
+        axis = (finite + 0.1 * np.abs(self.slopes[cells]) * s + 1e-9 * s).argmax(axis=1)
         rows = np.arange(len(cells))
         step = np.zeros_like(s)
         step[rows, axis] = s[rows, axis] / 2
         centres = np.stack([self.centres[cells] - step, self.centres[cells] + step], axis=1).reshape(-1, s.shape[1])
         halves = np.repeat(s - step, 2, axis=0)
-        values, gradients, hessians = self._at(centres)
+        values, slopes, errors = self._measured(centres, halves)
         self.axis[cells], self.child[cells] = axis, len(self.axis) + 2 * rows
         self.centres, self.halves = np.concatenate([self.centres, centres]), np.concatenate([self.halves, halves])
-        self.values, self.gradients = np.concatenate([self.values, values]), np.concatenate([self.gradients, gradients])
-        self.hessians = np.concatenate([self.hessians, hessians])
+        self.values, self.slopes = np.concatenate([self.values, values]), np.concatenate([self.slopes, slopes])
+        self.errors = np.concatenate([self.errors, errors])
         self.axis = np.concatenate([self.axis, np.full(len(centres), -1)])
         self.child = np.concatenate([self.child, np.full(len(centres), -1)])
 
@@ -73,33 +81,33 @@ class CellTree:
         """Split leaves until each is nearly log-linear or cannot matter, or there are `limit` of them."""
         while len(leaves := self.leaves) < limit:
             s = self.halves[leaves]
-            error = 0.5 * np.einsum("ci,cij,cj->c", s, np.abs(self.hessians[leaves]), s)
             volume = np.sum(np.log(2 * s), axis=1)
             # The whole by the midpoint rule: the linear masses of steep cells, not yet split, would be far too large.
             total = np.logaddexp.reduce(self.values[leaves] + volume)
-            largest = self.values[leaves] + np.sum(np.abs(self.gradients[leaves]) * s, axis=1) + volume
-            worth = leaves[(error > CURVATURE) & (largest > total + np.log(NEGLIGIBLE_MASS))]
+            largest = self.values[leaves] + np.sum(np.abs(self.slopes[leaves]) * s, axis=1) + volume
+            wrong = self.errors[leaves].sum(axis=1) > LARGEST_ERROR
+            worth = leaves[wrong & (largest > total + np.log(NEGLIGIBLE_MASS))]
             if not len(worth):
                 return
             self.split(worth)
 
     def predict(self, cells: np.ndarray, points: Float[np.ndarray, "p d"]) -> Float[np.ndarray, " p"]:
         """The approximate log density of points in given cells."""
-        return self.values[cells] + np.sum(self.gradients[cells] * (points - self.centres[cells]), axis=1)
+        return self.values[cells] + np.sum(self.slopes[cells] * (points - self.centres[cells]), axis=1)
 
     def upper_bound(self) -> float:
         """The largest log density that any leaf's linear function reaches."""
         leaves = self.leaves
-        return float((self.values[leaves] + np.sum(np.abs(self.gradients[leaves]) * self.halves[leaves], axis=1)).max())
+        return float((self.values[leaves] + np.sum(np.abs(self.slopes[leaves]) * self.halves[leaves], axis=1)).max())
 
     def draw(self, rng: np.random.Generator, n: int) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, " n"]]:
         """n points from the approximation, and their cells."""
         leaves = self.leaves
         s = self.halves[leaves]
-        log_masses = self.values[leaves] + np.sum(np.log(2 * s) + _log_sinh_ratio(self.gradients[leaves] * s), axis=1)
+        log_masses = self.values[leaves] + np.sum(np.log(2 * s) + _log_sinh_ratio(self.slopes[leaves] * s), axis=1)
         edges = np.cumsum(np.exp(log_masses - log_masses.max()))
         cells = leaves[np.searchsorted(edges, rng.random(n) * edges[-1], side="right").clip(max=len(edges) - 1)]
-        offset = _truncated_exponential(rng.random((n, s.shape[1])), (self.gradients * self.halves)[cells])
+        offset = _truncated_exponential(rng.random((n, s.shape[1])), (self.slopes * self.halves)[cells])
         return self.centres[cells] + offset * self.halves[cells], cells
 
     def find(self, points: Float[np.ndarray, "p d"]) -> Int[np.ndarray, " p"]:

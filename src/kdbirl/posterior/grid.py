@@ -20,17 +20,18 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from kdbirl.errors import SamplingError
-from kdbirl.posterior.cells import CellTree, Evaluate
+from kdbirl.posterior.cells import CellTree
 from kdbirl.posterior.sampler import Draws, Problem, require_counts
 from kdbirl.posterior.target import Target
 from kdbirl.precision import float64
 from kdbirl.progress import Progress
 
 MOST_DIMENSIONS = 3
-BATCH = 1024  # points evaluated in one compiled call
-PROBES = 2048  # draws from the prior, and from the grid, that look for misfit
+BATCH = 512  # points evaluated in one compiled call
+PROBES = 2048  # draws from the prior that look for what the grid has missed
 ROUNDS = 20  # of looking for misfit and mending it
-MISFIT = 1.0  # |log density - approximation| above which a probe's cell is split
+MISFIT = 0.7  # |log density - approximation| above which a probe's cell is split
+GOOD_ACCEPTANCE = 0.5  # share of the grid's draws that are accepted, from which it is good enough
 RELEVANT = 12.0  # probes this far below the highest log density cannot matter
 LARGEST_ERROR = 1e-3  # total-variation error above which the grid does not count as exact
 SMALLEST_ACCEPTANCE = 2e-3  # rejection from the prior gives up below this
@@ -81,9 +82,9 @@ class _Coordinates(NamedTuple):
     whitening: Float[np.ndarray, "d d"]
 
 
-@partial(jax.jit, static_argnames=("part", "order"))
-def _batch(target: Target, coordinates: _Coordinates, points: Array, part: str, order: int) -> tuple[Array, ...]:
-    """The log density at points of the grid's coordinates; with order 2 also its gradients and Hessians."""
+@partial(jax.jit, static_argnames="part")
+def _batch(target: Target, coordinates: _Coordinates, points: Array, part: str) -> Array:
+    """The log density at points of the grid's coordinates."""
 
     def density(point: Array) -> Array:
         reward = jnp.sum(point[:, None] * coordinates.basis, axis=0)
@@ -94,19 +95,7 @@ def _batch(target: Target, coordinates: _Coordinates, points: Array, part: str, 
             return log_likelihood
         return log_likelihood - 0.5 * jnp.sum((coordinates.whitening @ (point - coordinates.mean)) ** 2)
 
-    if order == 0:
-        return (jax.vmap(density)(points),)
-    value_and_gradient = jax.value_and_grad(density)
-
-    def all_three(point: Array) -> tuple[Array, Array, Array]:
-        def gradient_and_itself(x: Array) -> tuple[Array, tuple[Array, Array]]:
-            value, gradient = value_and_gradient(x)
-            return gradient, (value, gradient)
-
-        hessian, (value, gradient) = jax.jacfwd(gradient_and_itself, has_aux=True)(point)
-        return value, gradient, hessian
-
-    return jax.vmap(all_three)(points)
+    return jax.vmap(density)(points)
 
 
 class _Density:
@@ -117,26 +106,17 @@ class _Density:
         self._coordinates = jax.tree.map(jnp.asarray, coordinates)
         self._done = 0
 
-    def _evaluate(self, points: np.ndarray, order: int) -> tuple[np.ndarray, ...]:
-        parts = []
-        for start in range(0, len(points), BATCH):
-            block = points[start : start + BATCH]
-            padded = np.concatenate([block, np.repeat(block[-1:], BATCH - len(block), axis=0)])
-            result = _batch(self._target, self._coordinates, jnp.asarray(padded), self._part, order)
-            parts.append([np.asarray(array)[: len(block)] for array in result])
-            self._done += len(block)
-            self._progress.update("grid", self._done, self._done, "points evaluated")
-        return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-
-    def values(self, points: np.ndarray) -> Float[np.ndarray, " p"]:
-        """Log densities; -inf outside the support."""
-        values = self._evaluate(points, 0)[0]
-        return np.where(np.isfinite(values), values, -np.inf)
-
-    def derivatives(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Log densities, gradients, Hessians."""
-        values, gradients, hessians = self._evaluate(points, 2)
-        return values, gradients, hessians
+    def __call__(self, points: Float[np.ndarray, "p d"]) -> Float[np.ndarray, " p"]:
+        """Log densities; -inf where the density is zero."""
+        missing = -len(points) % BATCH
+        padded = np.concatenate([points, np.repeat(points[-1:], missing, axis=0)]).reshape(-1, BATCH, points.shape[1])
+        results = [_batch(self._target, self._coordinates, jnp.asarray(block), self._part) for block in padded]
+        self._done += len(points)
+        self._progress.update("grid", self._done, self._done, "points evaluated")
+        values = np.concatenate([np.asarray(result) for result in results])[: len(points)]
+        if np.isnan(values).any():
+            raise SamplingError("The posterior density is not a number somewhere: check the prior and your own kernels.")
+        return values
 
 
 def _all_parameters(problem: Problem) -> _Coordinates:
@@ -169,21 +149,18 @@ def _normal_complement(
     return prior + (z - prior @ directions.T) @ gain, facts
 
 
-def _fitted_tree(grid: Grid, low: np.ndarray, high: np.ndarray, density: _Density, probes: np.ndarray, rng: np.random.Generator) -> CellTree:
-    """A tree refined by curvature, then wherever its own draws, or the prior's, find it wrong."""
-    evaluate: Evaluate = density.derivatives
-    tree = CellTree(low, high, probes, evaluate)
+def _tree(grid: Grid, low: np.ndarray, high: np.ndarray, density: _Density, probes: np.ndarray) -> CellTree:
+    """A tree refined by its own estimate of its error, then wherever draws from the prior find more than it says."""
+    tree = CellTree(low, high, probes, density)
     tree.refine(grid.max_cells)
-    values = density.values(probes)
+    values = density(probes)
     for _ in range(ROUNDS):
         relevant = values > max(values.max(), tree.values.max()) - RELEVANT
-        at_probes = tree.find(probes[relevant])
-        missed = values[relevant] - tree.predict(at_probes, probes[relevant]) > MISFIT
-        points, cells = tree.draw(rng, BATCH)
-        wrong = np.abs(density.values(points) - tree.predict(cells, points)) > MISFIT
-        if not missed.any() and wrong.mean() < 0.01:
-            return tree
-        tree.split(np.unique(np.concatenate([at_probes[missed], cells[wrong]])))
+        cells = tree.find(probes[relevant])
+        missed = values[relevant] - tree.predict(cells, probes[relevant]) > MISFIT
+        if not missed.any() or len(tree.leaves) > grid.max_cells:
+            break
+        tree.split(np.unique(cells[missed]))
         tree.refine(grid.max_cells)
     return tree
 
@@ -191,16 +168,21 @@ def _fitted_tree(grid: Grid, low: np.ndarray, high: np.ndarray, density: _Densit
 def _corrected_draws(
     grid: Grid, low: np.ndarray, high: np.ndarray, density: _Density, probes: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """Draws from the grid, accepted so that they follow the density itself."""
-    tree = _fitted_tree(grid, low, high, density, probes, rng)
+    """Draws from the grid, refined until most are accepted, and accepted so that they follow the density itself."""
+    tree = _tree(grid, low, high, density, probes)
     count = grid.draws * grid.chains
-    points, ratios = _proposals(tree, density, rng, count + count // 4)
-    bound, share = _bound(ratios)
+    for _ in range(ROUNDS):
+        points, cells = tree.draw(rng, count + count // 4)
+        ratios = density(points) - tree.predict(cells, points)
+        bound, share = _bound(ratios)
+        if share > GOOD_ACCEPTANCE or len(tree.leaves) > grid.max_cells:
+            break
+        tree.split(np.unique(cells[np.abs(ratios) > MISFIT]))
     if share < 0.02:
         raise GridUnsuitable(f"The grid of {len(tree.leaves)} cells fits the density badly (acceptance {share:.1%}).")
     while len(points) * share < count * 1.05 + 50:
-        more = _proposals(tree, density, rng, int(count * 1.1 / share) - len(points) + 100)
-        points, ratios = np.concatenate([points, more[0]]), np.concatenate([ratios, more[1]])
+        more, cells = tree.draw(rng, int(count * 1.1 / share) - len(points) + 100)
+        points, ratios = np.concatenate([points, more]), np.concatenate([ratios, density(more) - tree.predict(cells, more)])
         bound, share = _bound(ratios)
     accepted = np.flatnonzero(np.log(rng.random(len(points))) < ratios - bound)
     weights = np.exp(ratios - bound)
@@ -209,12 +191,6 @@ def _corrected_draws(
         raise GridUnsuitable(f"The grid's error is {error:.1e}, above {LARGEST_ERROR:.0e}.")
     facts = {"grid_error": error, "acceptance": len(accepted) / len(points), "cells": len(tree.leaves)}
     return points[accepted[:count]], facts
-
-
-def _proposals(tree: CellTree, density: _Density, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points from the grid and their log ratios, density over approximation."""
-    points, cells = tree.draw(rng, n)
-    return points, density.values(points) - tree.predict(cells, points)
 
 
 def _bound(ratios: np.ndarray) -> tuple[float, float]:
@@ -239,7 +215,7 @@ def _prior_rejection(
     tried = accepted = 0
     while accepted < count:
         rewards = problem.prior.sample(rng, 8 * BATCH)
-        values = density.values(rewards)
+        values = density(rewards)
         if values.max() > largest + 1e-6:
             raise GridUnsuitable("A draw from the prior has a higher likelihood than the grid's maximum.")
         chosen = rewards[np.log(rng.random(len(rewards))) < values - largest]
@@ -255,11 +231,10 @@ def _largest_likelihood(grid: Grid, problem: Problem, rng: np.random.Generator, 
     assert problem.informed is not None
     directions, (low, high) = problem.informed, problem.prior.box
     if not len(directions):
-        return float(_Density(problem.target, _all_parameters(problem), "likelihood", progress).values(low[None])[0])
+        return float(_Density(problem.target, _all_parameters(problem), "likelihood", progress)(low[None])[0])
     centre, half = directions @ (low + high) / 2, np.abs(directions) @ (high - low) / 2
     rank = len(directions)
     coordinates = _Coordinates(directions, np.zeros(rank), np.eye(rank))
     density = _Density(problem.target, coordinates, "likelihood", progress)
     probes = problem.prior.sample(rng, PROBES) @ directions.T
-    tree = _fitted_tree(grid, centre - half, centre + half, density, probes, rng)
-    return tree.upper_bound()
+    return _tree(grid, centre - half, centre + half, density, probes).upper_bound()

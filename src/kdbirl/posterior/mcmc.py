@@ -1,11 +1,12 @@
 """Markov chains: NUTS, Hamiltonian Monte Carlo and random-walk Metropolis, through one driver loop.
 
-The transition kernels, dual averaging and the mass-matrix estimate are BlackJAX's. The driver is ours for three reasons:
-warm-up and sampling share one compiled step, which halves the compile time; iterations run in blocks, so that progress
-can be shown; and the random key of an iteration depends on the seed, the chain and the iteration alone.
+The transition kernels, dual averaging and the mass-matrix estimate are BlackJAX's. The driver is ours for three
+reasons: warm-up and sampling share one compiled step, which halves the compile time; iterations run in blocks, so that
+progress can be shown; and the random key of an iteration depends on the seed, the chain and the iteration alone.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -21,7 +22,7 @@ from jaxtyping import Array, Float
 
 from kdbirl.errors import InputError, SamplingError
 from kdbirl.posterior.sampler import Draws, Problem, require_counts
-from kdbirl.posterior.target import Target, starting_points
+from kdbirl.posterior.target import Starts, Target, starting_points
 from kdbirl.precision import float64
 from kdbirl.progress import Progress
 
@@ -52,11 +53,13 @@ class Chain(ABC):
     thin: int
 
     @abstractmethod
-    def start(self, position: Float[Array, " q"], target: Target) -> Any:
-        """The kernel's state at a position."""
+    def start(self, points: Starts) -> Any:
+        """The kernel's states at the starting points, one per chain."""
 
     @abstractmethod
-    def transition(self, key: Array, state: Any, target: Target, adaptation: Adaptation) -> tuple[Any, dict[str, Array]]:
+    def transition(
+        self, key: Array, state: Any, target: Target, adaptation: Adaptation
+    ) -> tuple[Any, dict[str, Array]]:
         """One step of the chain, and its statistics; `acceptance_rate` drives the adaptation."""
 
     @property
@@ -94,10 +97,12 @@ class NUTS(Chain):
     def __post_init__(self) -> None:
         self._check()
 
-    def start(self, position: Array, target: Target) -> Any:
-        return hmc.init(position, target.on_whole_space)
+    def start(self, points: Starts) -> Any:
+        return hmc.HMCState(*points)
 
-    def transition(self, key: Array, state: Any, target: Target, adaptation: Adaptation) -> tuple[Any, dict[str, Array]]:
+    def transition(
+        self, key: Array, state: Any, target: Target, adaptation: Adaptation
+    ) -> tuple[Any, dict[str, Array]]:
         kernel = nuts.build_kernel()
         inverse_mass = adaptation.mass.inverse_mass_matrix
         state, info = kernel(key, state, target.on_whole_space, adaptation.step_size, inverse_mass, self.max_depth)
@@ -130,10 +135,12 @@ class HMC(Chain):
         self._check()
         require_counts(self.name, steps=self.steps)
 
-    def start(self, position: Array, target: Target) -> Any:
-        return hmc.init(position, target.on_whole_space)
+    def start(self, points: Starts) -> Any:
+        return hmc.HMCState(*points)
 
-    def transition(self, key: Array, state: Any, target: Target, adaptation: Adaptation) -> tuple[Any, dict[str, Array]]:
+    def transition(
+        self, key: Array, state: Any, target: Target, adaptation: Adaptation
+    ) -> tuple[Any, dict[str, Array]]:
         key, length_key = jax.random.split(key)
         length = jax.random.randint(length_key, (), 1, self.steps + 1)
         inverse_mass = adaptation.mass.inverse_mass_matrix
@@ -165,10 +172,12 @@ class Metropolis(Chain):
     def needs_gradient(self) -> bool:
         return False
 
-    def start(self, position: Array, target: Target) -> Any:
-        return random_walk.init(position, target.on_whole_space)
+    def start(self, points: Starts) -> Any:
+        return random_walk.RWState(points.positions, points.values)
 
-    def transition(self, key: Array, state: Any, target: Target, adaptation: Adaptation) -> tuple[Any, dict[str, Array]]:
+    def transition(
+        self, key: Array, state: Any, target: Target, adaptation: Adaptation
+    ) -> tuple[Any, dict[str, Array]]:
         covariance = adaptation.mass.inverse_mass_matrix
         root = jnp.linalg.cholesky(covariance) if covariance.ndim == 2 else jnp.diag(jnp.sqrt(covariance))
 
@@ -183,7 +192,9 @@ def _adaptation(sampler: Chain, size: int) -> tuple[Any, Any]:
     return mass_matrix_adaptation(sampler.diagonal(size)), dual_averaging_adaptation(sampler.target_acceptance)
 
 
-def _adapted(sampler: Chain, adaptation: Adaptation, position: Array, rate: Array, stage: Array, end: Array) -> Adaptation:
+def _adapted(
+    sampler: Chain, adaptation: Adaptation, position: Array, rate: Array, stage: Array, end: Array
+) -> Adaptation:
     """One step of Stan's warm-up. `stage` and `end` are the same for all chains, so the branches stay branches."""
     (_, mass_update, mass_final), (step_init, step_update, step_final) = _adaptation(sampler, position.shape[0])
 
@@ -206,18 +217,32 @@ def _adapted(sampler: Chain, adaptation: Adaptation, position: Array, rate: Arra
     return jax.lax.switch(stage, (fast, slow, done))
 
 
-@partial(jax.jit, static_argnames="sampler")
-def _begin(sampler: Chain, target: Target, rewards: Float[Array, "chain q"]) -> tuple[Any, Adaptation]:
-    """States and adaptations of all chains at their starting points."""
-    positions = jax.vmap(target.unconstrain)(rewards)
-    (mass_init, _, _), (step_init, _, _) = _adaptation(sampler, target.size)
+@partial(jax.jit, static_argnames=("sampler", "size"))
+def _unadapted(sampler: Chain, size: int) -> Adaptation:
+    """Where warm-up begins."""
+    (mass_init, _, _), (step_init, _, _) = _adaptation(sampler, size)
+    step_size = jnp.asarray(0.5, float)
+    return Adaptation(step_init(step_size), mass_init(size), step_size)
 
-    def one(position: Array) -> tuple[Any, Adaptation]:
-        step_size = jnp.asarray(0.5, position.dtype)
-        adaptation = Adaptation(step_init(step_size), mass_init(target.size), step_size)
-        return sampler.start(position, target), adaptation
 
-    return jax.vmap(one)(positions)
+def _first_adaptation(sampler: Chain, size: int) -> Adaptation:
+    """The same beginning for every chain.
+
+    As NumPy arrays, which have one type: BlackJAX starts from Python numbers, whose weaker type would make the second
+    block of iterations compile everything again.
+    """
+
+    def for_chains(value: Array) -> np.ndarray:
+        return np.repeat(np.asarray(value)[None], sampler.chains, axis=0)
+
+    adaptation: Adaptation = jax.tree.map(for_chains, _unadapted(sampler, size))
+    return adaptation
+
+
+def chain_keys(seed: int, chains: Sequence[int]) -> Array:
+    """A random key per chain, from the seed and the chain's number alone; made by NumPy, which compiles nothing."""
+    words = [np.random.SeedSequence([seed, chain]).generate_state(2) for chain in chains]
+    return jax.random.wrap_key_data(np.stack(words), impl="threefry2x32")
 
 
 @partial(jax.jit, static_argnames="sampler")
@@ -265,8 +290,9 @@ class _Schedule(NamedTuple):
         total = warmup + draws * thin
         padded = -(-total // BLOCK) * BLOCK  # whole blocks: the surplus is computed and dropped
         stages, ends = np.full(padded, DONE), np.zeros(padded, dtype=bool)
-        for i, (stage, end) in enumerate(build_schedule(warmup) if warmup else []):
-            stages[i], ends[i] = stage, end
+        if warmup:
+            plan = np.asarray(build_schedule(warmup))  # as one array: taking a JAX array apart compiles a program
+            stages[:warmup], ends[:warmup] = plan[:, 0], plan[:, 1]
         return cls(np.arange(padded), stages, ends, np.arange(padded) == warmup - 1)
 
 
@@ -275,10 +301,12 @@ def run_chains(sampler: Chain, problem: Problem, seed: int, progress: Progress) 
     """Starting points, warm-up and sampling of all chains, in blocks."""
     target = problem.target
     if sampler.needs_gradient and not problem.differentiable:
-        raise SamplingError(f"{sampler.name} needs a gradient, and the uniform kernel has none; use Grid, SMC or Metropolis.")
-    starts = starting_points(target, problem.prior, sampler.chains, seed, sampler.needs_gradient)
-    state, adaptation = _begin(sampler, target, jnp.asarray(starts))
-    keys = jax.random.split(jax.random.key(seed), sampler.chains)
+        raise SamplingError(
+            f"{sampler.name} needs a gradient, and the uniform kernel has none; use Grid, SMC or Metropolis."
+        )
+    state = sampler.start(starting_points(target, problem.prior, sampler.chains, seed, sampler.needs_gradient))
+    adaptation = _first_adaptation(sampler, target.size)
+    keys = chain_keys(seed, range(sampler.chains))
     schedule = _Schedule.build(sampler.warmup, sampler.draws, sampler.thin)
     total = sampler.warmup + sampler.draws * sampler.thin
     kept: list[tuple[np.ndarray, dict[str, np.ndarray]]] = []

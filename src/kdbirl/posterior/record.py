@@ -63,13 +63,15 @@ def statistic_of(value: Any, name: str, shape: tuple[int, int]) -> Any:
     return array
 
 
-def names_of(given: Sequence[str], count: int, what: str, default: str | None = None) -> tuple[str, ...]:
+def names_of(
+    given: Sequence[str], count: int, what: str, default: str | None = None, distinct: bool = True
+) -> tuple[str, ...]:
     names = tuple(str(name) for name in given)
     if not names and default is not None:
         names = tuple(f"{default}{i}" for i in range(count))
     if len(names) != count:
         raise InputError(f"{what}: {len(names)} names for {count} values: {list(names)[:12]}.")
-    if len(set(names)) != count:
+    if distinct and len(set(names)) != count:
         raise InputError(f"{what}: the names are not distinct: {list(names)[:12]}.")
     return names
 

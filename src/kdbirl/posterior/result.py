@@ -111,7 +111,9 @@ class Posterior:
         given = self.expert_index if np.size(self.expert_index) else np.arange(len(features))
         index = frozen(given, "expert_index", (len(features),), np.int64)
         self._set(expert_features=features, expert_index=index)
-        self._set(feature_names=names_of(self.feature_names, features.shape[1], "feature_names", default="x"))
+        # two maps side by side may both call a column "x": features are looked at, never looked up by name
+        names = names_of(self.feature_names, features.shape[1], "feature_names", default="x", distinct=False)
+        self._set(feature_names=names)
         if self.log_likelihood is None:
             return
         table = frozen(self.log_likelihood, "log_likelihood", (chains, n_draws, None), np.float64)

@@ -5,10 +5,7 @@ of the whole content, so that a damaged file is noticed and never half believed.
 """
 
 import json
-import os
-import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,6 +16,7 @@ import numpy as np
 from kdbirl.demos.data import Demonstrations
 from kdbirl.errors import FileProblem, InputError
 from kdbirl.features.base import FeatureMap
+from kdbirl.files import whole_or_not_at_all
 from kdbirl.posterior.record import spec_of
 from kdbirl.posterior.result import Posterior
 
@@ -53,7 +51,7 @@ def to_datatree(posterior: Posterior) -> "xarray.DataTree":
 def save_posterior(posterior: Posterior, path: str | Path) -> None:
     """Write the DataTree whole or not at all; an existing file is replaced in one step."""
     tree = to_datatree(posterior)
-    with _whole_or_not_at_all(Path(path)) as unfinished:
+    with whole_or_not_at_all(Path(path)) as unfinished:
         # no fill values: a NaN in a statistic is a NaN, and nothing is masked or scaled on the way back
         encoding = {group.path: {name: {"_FillValue": None} for name in group.data_vars} for group in tree.subtree}
         tree.to_netcdf(unfinished, engine="h5netcdf", encoding=encoding)
@@ -250,22 +248,3 @@ def _damaged(path: Path, cause: Exception | None) -> NoReturn:
         f"{path} is damaged or was changed after it was saved: its content does not match its checksum; restore the "
         "file, or compute the posterior again."
     ) from cause
-
-
-@contextmanager
-def _whole_or_not_at_all(path: Path) -> Iterator[Path]:
-    """A temporary name in the same directory, put in place in one step when everything is on disk."""
-    if not path.name:
-        raise FileProblem(f"'{path}' is not a file name; give one, such as posterior.nc.")
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.unfinished")
-    try:
-        os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # the user's own permissions
-        yield unfinished
-        with unfinished.open("rb+") as stream:
-            os.fsync(stream.fileno())
-        unfinished.replace(path)
-    except (OSError, RuntimeError) as error:  # HDF5 raises RuntimeError when the disk is full
-        reason = getattr(error, "strerror", None) or error
-        raise FileProblem(f"{path} cannot be written: {reason}; choose another place.") from error
-    finally:
-        unfinished.unlink(missing_ok=True)

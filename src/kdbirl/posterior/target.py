@@ -6,7 +6,7 @@ R = low + (high - low) / (1 + e^-z); one with a single bound as R = low + e^z or
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,9 @@ from jaxtyping import Array, Float
 from kdbirl.errors import SamplingError
 from kdbirl.posterior.priors import LogDensity, Parameters, Prior
 from kdbirl.precision import float64
+
+Bounds = Literal["box", "none", "mixed"]
+FIRST_TRIES, MORE_TRIES = 64, 4032  # prior draws at which the density is looked at before sampling
 
 
 @runtime_checkable
@@ -38,13 +41,18 @@ class Target:
     low: Float[Array, " q"]
     high: Float[Array, " q"]
     prior_density: LogDensity = field(metadata={"static": True})
+    bounds: Bounds = field(metadata={"static": True})  # static: each case has a smaller graph than the general one
 
     @classmethod
+    @float64
     def build(cls, prior: Prior, likelihood: Likelihood, power: float = 1.0) -> "Target":
         """Put a prior and a likelihood together."""
         low, high = prior.support
         numbers = jax.tree.map(lambda value: jnp.asarray(value, dtype=float), prior.parameters)
-        return cls(likelihood, jnp.asarray(power, dtype=float), numbers, jnp.asarray(low), jnp.asarray(high), prior.log_density)
+        finite = np.isfinite([low, high])
+        bounds: Bounds = "box" if finite.all() else "mixed" if finite.any() else "none"
+        weight, sides = jnp.asarray(power, dtype=float), (jnp.asarray(low, dtype=float), jnp.asarray(high, dtype=float))
+        return cls(likelihood, weight, numbers, *sides, prior.log_density, bounds)
 
     @property
     def size(self) -> int:
@@ -65,7 +73,11 @@ class Target:
         return self.log_posterior(reward) + log_slope
 
     def constrain(self, z: Float[Array, " q"]) -> tuple[Float[Array, " q"], Float[Array, ""]]:
-        """R(z) and the log of its slope."""
+        """R(z) and the log of its slope, sum_j log dR_j/dz_j."""
+        if self.bounds == "none":
+            return z, jnp.zeros((), z.dtype)
+        if self.bounds == "box":
+            return self.low + (self.high - self.low) * jax.nn.sigmoid(z), jnp.sum(_log_slope(self.high - self.low, z))
         below, above = jnp.isfinite(self.low), jnp.isfinite(self.high)
         both, one = below & above, below ^ above
         low, high = jnp.where(below, self.low, 0.0), jnp.where(above, self.high, 0.0)
@@ -73,7 +85,7 @@ class Target:
         growth = jnp.exp(jnp.where(one, z, 0.0))
         reward = jnp.where(both, low + width * jax.nn.sigmoid(z), z)
         reward = jnp.where(one, jnp.where(below, low + growth, high - growth), reward)
-        slope = jnp.where(both, jnp.log(width) + jax.nn.log_sigmoid(z) + jax.nn.log_sigmoid(-z), jnp.where(one, z, 0.0))
+        slope = jnp.where(both, _log_slope(width, z), jnp.where(one, z, 0.0))
         return reward, jnp.sum(slope)
 
     def unconstrain(self, reward: Float[Array, " q"]) -> Float[Array, " q"]:
@@ -86,10 +98,18 @@ class Target:
         return jnp.where(both, jnp.log(share) - jnp.log1p(-share), jnp.where(below ^ above, half, reward))
 
 
-@jax.jit
-def _values_and_gradients(target: Target, rewards: Array) -> tuple[Array, Array]:
-    z = jax.vmap(target.unconstrain)(rewards)
-    return jax.lax.map(jax.value_and_grad(target.on_whole_space), z)
+def _log_slope(width: Float[Array, " q"], z: Float[Array, " q"]) -> Float[Array, " q"]:
+    """log of width * s(z) * s(-z) for the logistic s; log s(-z) = log s(z) - z saves half of the work."""
+    return jnp.log(width) + 2.0 * jax.nn.log_sigmoid(z) - z
+
+
+@partial(jax.jit, static_argnames="with_gradient")
+def _evaluated(target: Target, rewards: Array, with_gradient: bool) -> "Starts":
+    """One point after the other: the log-sum-exp form of a large likelihood would not fit in memory many times."""
+    positions = jax.vmap(target.unconstrain)(rewards)
+    if with_gradient:
+        return Starts(positions, *jax.lax.map(jax.value_and_grad(target.on_whole_space), positions))
+    return Starts(positions, jax.lax.map(target.on_whole_space, positions), jnp.zeros_like(positions))
 
 
 @partial(jax.jit, static_argnames="batch")
@@ -104,24 +124,56 @@ def log_posteriors(target: Target, rewards: Float[np.ndarray, "r q"], batch: int
     return np.asarray(_log_posteriors(target, jnp.asarray(padded), batch))[: len(rewards)]
 
 
+class Starts(NamedTuple):
+    """Unconstrained points, with the log density there and its gradient (zeros where it was not asked for)."""
+
+    positions: Float[Array, "points q"]
+    values: Float[Array, " points"]
+    gradients: Float[Array, "points q"]
+
+
 @float64
-def starting_points(target: Target, prior: Prior, count: int, seed: int, differentiable: bool) -> np.ndarray:
+def starting_points(target: Target, prior: Prior, count: int, seed: int, differentiable: bool) -> Starts:
     """Prior draws where the density, and its gradient if it is needed, are finite: the density's health check.
 
-    Raises if there are none, saying what was seen.
+    Many more draws are looked at when the first few find nothing: a compact kernel may reach a small part of the
+    prior only. Raises if there are none, saying what was seen.
     """
-    candidates = prior.sample(np.random.default_rng(seed), max(64, 4 * count))
-    values, gradients = (np.asarray(part) for part in _values_and_gradients(target, jnp.asarray(candidates)))
-    if np.isnan(values).any():
-        worst = candidates[np.flatnonzero(np.isnan(values))[0]]
-        raise SamplingError(f"The posterior density is not a number at R = {np.round(worst, 4).tolist()}: check the prior "
-                            "and any kernel or distance of your own.")
-    usable = np.isfinite(values) & (np.isfinite(gradients).all(axis=1) | (not differentiable))
-    if not usable.any():
-        what = "zero" if not np.isfinite(values).any() else "without a gradient"
+    rng = np.random.default_rng(seed)
+    usable, positive = _usable(target, prior.sample(rng, FIRST_TRIES), differentiable)
+    if len(usable.values) < count:
+        more, also = _usable(target, prior.sample(rng, MORE_TRIES), differentiable)
+        usable = Starts(*(np.concatenate(pair) for pair in zip(usable, more, strict=True)))
+        positive = positive or also
+    if not len(usable.values):
+        raise density_problem("without a gradient" if positive else "zero", FIRST_TRIES + MORE_TRIES)
+    return Starts(*(part[np.arange(count) % len(usable.values)] for part in usable))
+
+
+def _usable(target: Target, candidates: Float[np.ndarray, "c q"], differentiable: bool) -> tuple[Starts, bool]:
+    """The candidates that a chain can start from, and whether the density is positive at any."""
+    blocks = np.split(candidates, range(FIRST_TRIES, len(candidates), FIRST_TRIES))
+    found = [jax.tree.map(np.asarray, _evaluated(target, jnp.asarray(block), differentiable)) for block in blocks]
+    points = Starts(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+    require_numbers(candidates, points.values)
+    finite = np.isfinite(points.values)
+    chosen = finite & np.isfinite(points.gradients).all(axis=1)
+    return Starts(*(part[chosen] for part in points)), bool(finite.any())
+
+
+def require_numbers(rewards: Float[np.ndarray, "r q"], log_densities: Float[np.ndarray, " r"]) -> None:
+    """Refuse a density that is not a number somewhere."""
+    if np.isnan(log_densities).any():
+        worst = rewards[np.flatnonzero(np.isnan(log_densities))[0]]
         raise SamplingError(
-            f"The posterior density is {what} at each of {len(candidates)} draws from the prior. Usually the prior lies "
-            "far from every training reward, or a compact kernel's bandwidth is too small."
+            f"The posterior density is not a number at R = {np.round(worst, 4).tolist()}: check the prior and any "
+            "kernel or distance of your own."
         )
-    good = candidates[usable]
-    return good[np.arange(count) % len(good)]
+
+
+def density_problem(what: str, tried: int) -> SamplingError:
+    """What to say of a density that gives a sampler nothing to start from."""
+    return SamplingError(
+        f"The posterior density is {what} at each of {tried} draws from the prior. Usually the prior lies far from "
+        "every training reward, or a compact kernel's bandwidth is too small."
+    )

@@ -1,0 +1,34 @@
+"""Files are written whole or not at all."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kdbirl.errors import FileProblem
+
+
+@contextmanager
+def whole_or_not_at_all(path: Path) -> Iterator[Path]:
+    """A temporary name in the same directory, put in place in one step when everything is on disk."""
+    if not path.name:
+        raise FileProblem(f"'{path}' is not a file name; give one, such as posterior.nc.")
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.unfinished")
+    try:
+        os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # the user's own permissions
+        yield unfinished
+        with unfinished.open("rb+") as stream:
+            os.fsync(stream.fileno())
+        unfinished.replace(path)
+    except (OSError, RuntimeError) as error:  # HDF5 raises RuntimeError when the disk is full
+        reason = getattr(error, "strerror", None) or error
+        raise FileProblem(f"{path} cannot be written: {reason}; choose another place.") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    with whole_or_not_at_all(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
