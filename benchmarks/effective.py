@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-# Twelve comparisons of standard normals in one check; |z| > 4.5 happens by chance once in 12,000 checks.
+# Six comparisons for each of two samplers: some |z| > 4.5 happens by chance once in 12,000 runs.
 LARGEST_Z = 4.5
 
 

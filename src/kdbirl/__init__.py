@@ -25,8 +25,13 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.features import OneHotStates as OneHotStates
     from kdbirl.features import Standardize as Standardize
     from kdbirl.features import Transformer as Transformer
+    from kdbirl.likelihood.kernels import Categorical as Categorical
+    from kdbirl.likelihood.kernels import ProductKernel as ProductKernel
+    from kdbirl.likelihood.kernels import RadialKernel as RadialKernel
+    from kdbirl.likelihood.kernels import UserKernel as UserKernel
+    from kdbirl.likelihood.kernels import sigma_from_paper as sigma_from_paper
     from kdbirl.methods.kdbirl import KDBIRL as KDBIRL
-    from kdbirl.methods.kdbirl import load_model as load_model
+    from kdbirl.methods.model_file import load_model as load_model
     from kdbirl.posterior.grid import Grid as Grid
     from kdbirl.posterior.mcmc import HMC as HMC
     from kdbirl.posterior.mcmc import NUTS as NUTS
@@ -42,6 +47,10 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.posterior.smc import SMC as SMC
     from kdbirl.posterior.storage import load_posterior as load_posterior
     from kdbirl.posterior.vi import VI as VI
+    from kdbirl.report.plots import plot_intervals as plot_intervals
+    from kdbirl.report.plots import plot_marginals as plot_marginals
+    from kdbirl.report.plots import plot_pairs as plot_pairs
+    from kdbirl.report.plots import plot_trace as plot_trace
 
 _MODULE_OF = {
     "Demonstrations": "kdbirl.demos.data",
@@ -60,8 +69,13 @@ _MODULE_OF = {
     "OneHotStates": "kdbirl.features",
     "Standardize": "kdbirl.features",
     "Transformer": "kdbirl.features",
+    "Categorical": "kdbirl.likelihood.kernels",
+    "ProductKernel": "kdbirl.likelihood.kernels",
+    "RadialKernel": "kdbirl.likelihood.kernels",
+    "UserKernel": "kdbirl.likelihood.kernels",
+    "sigma_from_paper": "kdbirl.likelihood.kernels",
     "KDBIRL": "kdbirl.methods.kdbirl",
-    "load_model": "kdbirl.methods.kdbirl",
+    "load_model": "kdbirl.methods.model_file",
     "Grid": "kdbirl.posterior.grid",
     "HMC": "kdbirl.posterior.mcmc",
     "NUTS": "kdbirl.posterior.mcmc",
@@ -77,6 +91,10 @@ _MODULE_OF = {
     "SMC": "kdbirl.posterior.smc",
     "load_posterior": "kdbirl.posterior.storage",
     "VI": "kdbirl.posterior.vi",
+    "plot_intervals": "kdbirl.report.plots",
+    "plot_marginals": "kdbirl.report.plots",
+    "plot_pairs": "kdbirl.report.plots",
+    "plot_trace": "kdbirl.report.plots",
 }
 
 

@@ -37,7 +37,7 @@ REWARDS_AT_ONCE = 16  # rewards whose pointwise likelihoods are computed togethe
 DEFAULT_RULE = "median"
 
 KernelChoice = str | Kernel | Callable[..., Any]
-BandwidthChoice = str | tuple[Any, Any]
+BandwidthChoice = Any  # the name of a rule, or (h, h_reward): checked when fitting
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Fitted:
     features: FeatureMap
     ckde: CKDE
     bandwidths: Bandwidths
-    prior: Prior
+    prior: Any
     reward_features: FeatureMap | None
     reward_names: tuple[str, ...]
     task_names: tuple[str, ...]
@@ -68,7 +68,7 @@ class KDBIRL:
     reward_features: phi of R(s, a) = phi(s, a) . w, for `Posterior.reward`; guessed from the names where it is plain.
     """
 
-    prior: Prior
+    prior: Any
     features: Any = None
     bandwidth: BandwidthChoice = DEFAULT_RULE
     sampler: str | Sampler = "auto"
@@ -76,9 +76,9 @@ class KDBIRL:
     distance: str | Distance = "euclidean"
     reward_kernel: KernelChoice = "gaussian"
     reward_distance: str | Distance = "euclidean"
-    power: float = 1.0
-    conditional: Conditional = "state-action"
-    task_weights: TaskWeights = "rows"
+    power: int | float = 1.0
+    conditional: str = "state-action"
+    task_weights: str = "rows"
     reward_features: Any = None
     fitted: Fitted | None = field(default=None, repr=False)
 
@@ -93,7 +93,7 @@ class KDBIRL:
             raise InputError(f"power={self.power!r} should be a positive number; 1 is the paper.")
         as_sampler(self.sampler)
 
-    def fit(self, bank: TaskBank, seed: int = 0, progress: Progress | None = None) -> "KDBIRL":
+    def fit(self, bank: Any, seed: int = 0, progress: Progress | None = None) -> "KDBIRL":
         """Learn phi where it is learnt, and choose the bandwidths. `seed` is for rules that subsample rows."""
         if not isinstance(bank, TaskBank):
             raise InputError(f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays.")
@@ -114,7 +114,7 @@ class KDBIRL:
         )
         return self
 
-    def posterior(self, expert: Demonstrations, seed: int = 0, progress: Progress | None = None) -> Posterior:
+    def posterior(self, expert: Any, seed: Any = 0, progress: Progress | None = None) -> Posterior:
         """The posterior over the reward of the task that `expert` demonstrates."""
         fitted, progress = self._ready(), progress or Silent()
         rows = self._expert_features(expert)
@@ -123,7 +123,7 @@ class KDBIRL:
         return self._result(expert, rows, draws, likelihood, seed, fitted)
 
     @float64
-    def log_likelihood(self, expert: Demonstrations, rewards: Float[np.ndarray, "r q"]) -> Float[np.ndarray, " r"]:
+    def log_likelihood(self, expert: Any, rewards: Any) -> Any:
         """sum_i log p(s_i, a_i | R) for each reward (r, q), up to the constant of K_h; never powered."""
         fitted = self._ready()
         table = np.asarray(rewards, dtype=float)
@@ -175,7 +175,7 @@ class KDBIRL:
             raise InputError(f"bandwidth={self.bandwidth!r} should be the name of a rule, or two numbers (h, h_reward).")
         return given(self.bandwidth[0], self.bandwidth[1], ckde.kernel.parts)
 
-    def _expert_features(self, expert: Demonstrations) -> Float[np.ndarray, "n d"]:
+    def _expert_features(self, expert: Any) -> Float[np.ndarray, "n d"]:
         if not isinstance(expert, Demonstrations):
             raise InputError(f"The expert must be Demonstrations, not {type(expert).__name__}: see kb.read_demonstrations.")
         return self._ready().features(expert)
@@ -317,5 +317,5 @@ def _log_prior_batches(target: Target, rewards: Array) -> Array:
     return jax.vmap(target.log_prior)(rewards)
 
 
-def _log_priors(target: Target, rewards: Float[np.ndarray, "r q"]) -> Float[np.ndarray, " r"]:
+def _log_priors(target: Target, rewards: Any) -> Any:
     return np.asarray(_log_prior_batches(target, jnp.asarray(rewards)))

@@ -80,7 +80,7 @@ def load_model(path: str | Path, functions: Functions | None = None) -> KDBIRL:
     """The fitted model that `KDBIRL.save` wrote; it gives the same numbers."""
     place = Path(path)
     try:
-        with np.load(place, allow_pickle=False) as content:
+        with place.open("rb") as stream, np.load(stream, allow_pickle=False) as content:
             arrays = {name: content[name] for name in content.files}
         record = json.loads(arrays.pop("record").tobytes())
         if record["format"] != FORMAT:

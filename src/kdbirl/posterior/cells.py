@@ -15,6 +15,7 @@ Evaluate = Callable[[np.ndarray], np.ndarray]  # points (c, d) -> log densities 
 
 FIRST_CELLS = {1: 256, 2: 32, 3: 10}  # cells per axis before refinement
 LARGEST_ERROR = 0.5  # cells whose log density departs less from linear at their faces are not split for it
+BOUND_SLACK = 0.1  # how far an upper bound may lie above the highest log density found
 NEGLIGIBLE_MASS = 1e-6  # cells that cannot hold more than this share of the whole are not split
 
 
@@ -95,10 +96,15 @@ class CellTree:
         """The approximate log density of points in given cells."""
         return self.values[cells] + np.sum(self.slopes[cells] * (points - self.centres[cells]), axis=1)
 
-    def upper_bound(self) -> float:
-        """The largest log density that any leaf's linear function reaches."""
-        leaves = self.leaves
-        return float((self.values[leaves] + np.sum(np.abs(self.slopes[leaves]) * self.halves[leaves], axis=1)).max())
+    def upper_bound(self, limit: int) -> float:
+        """A bound of the log density over the box: leaves whose linear function reaches above it are split first."""
+        while True:
+            leaves = self.leaves
+            reach = self.values[leaves] + np.sum(np.abs(self.slopes[leaves]) * self.halves[leaves], axis=1)
+            high = leaves[reach > self.values[leaves].max() + BOUND_SLACK]
+            if not len(high) or len(leaves) > limit:
+                return float(reach.max())
+            self.split(high)
 
     def draw(self, rng: np.random.Generator, n: int) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, " n"]]:
         """n points from the approximation, and their cells."""

@@ -237,4 +237,4 @@ def _largest_likelihood(grid: Grid, problem: Problem, rng: np.random.Generator, 
     coordinates = _Coordinates(directions, np.zeros(rank), np.eye(rank))
     density = _Density(problem.target, coordinates, "likelihood", progress)
     probes = problem.prior.sample(rng, PROBES) @ directions.T
-    return _tree(grid, centre - half, centre + half, density, probes).upper_bound()
+    return _tree(grid, centre - half, centre + half, density, probes).upper_bound(grid.max_cells)

@@ -242,7 +242,7 @@ def _first_adaptation(sampler: Chain, size: int) -> Adaptation:
 def chain_keys(seed: int, chains: Sequence[int]) -> Array:
     """A random key per chain, from the seed and the chain's number alone; made by NumPy, which compiles nothing."""
     words = [np.random.SeedSequence([seed, chain]).generate_state(2) for chain in chains]
-    return jax.random.wrap_key_data(np.stack(words), impl="threefry2x32")
+    return jax.random.wrap_key_data(jnp.asarray(np.stack(words)), impl="threefry2x32")
 
 
 @partial(jax.jit, static_argnames="sampler")

@@ -157,7 +157,7 @@ def _laplace(p: Parameters, reward: Array) -> Array:
     return jnp.sum(-jnp.abs(reward - p["mean"]) / p["scale"] - jnp.log(2 * p["scale"]))
 
 
-Values = float | Sequence[float] | np.ndarray
+Values = int | float | Sequence[Any] | np.ndarray
 
 
 @dataclass(frozen=True, eq=False)

@@ -135,8 +135,9 @@ class _Run:
 
     def _inside(self, problem: Problem) -> tuple[np.ndarray, float]:
         """Prior draws of positive density, and their share: tempering itself cannot start from a density of zero."""
-        wanted, found, tried = self._sampler.particles, [], 0
-        while sum(map(len, found)) < wanted and tried < START_ROUNDS * wanted:
+        wanted, tried = self._sampler.particles, 0
+        found: list[np.ndarray] = []
+        while sum(len(part) for part in found) < wanted and tried < START_ROUNDS * wanted:
             rewards = problem.prior.sample(self._rng, wanted)
             values = _evaluated(self._target, _positions(self._target, jnp.asarray(rewards)), self._batch)
             density = np.asarray(values[0]) + np.asarray(values[1])
@@ -158,13 +159,21 @@ class _Run:
         for _ in range(sampler.sweeps):
             covariance = _covariance(self.particles)
             moved, rates = _swept(
-                self._key, self._calls, self._target, jnp.asarray(self.particles), self.temperature,
-                covariance, np.exp(self._log_scale), sampler.inner, sampler.moves, self._batch,
-            )  # fmt: skip
+                self._key,
+                self._calls,
+                self._target,
+                jnp.asarray(self.particles),
+                self.temperature,
+                covariance,
+                np.exp(self._log_scale),
+                sampler.inner,
+                sampler.moves,
+                self._batch,
+            )
             self.particles, self.acceptance, self._calls = np.asarray(moved), np.asarray(rates), self._calls + 1
             self._log_scale += 2.0 * (float(self.acceptance.mean()) - ACCEPTANCE[sampler.inner])
             before, distance = distance, np.mean((self.particles - origin) ** 2, axis=0)
-            settled = distance - before <= enough.growth * distance
+            settled = distance - before < enough.growth * distance
             self.mixed = bool(np.all(settled | (_correlation(origin, self.particles) <= enough.correlation)))
             if self.mixed:
                 break
@@ -178,7 +187,7 @@ def _batch(target: Target, particles: int) -> int:
 
 
 def _step(log_likelihood: Float[np.ndarray, " p"], longest: float, target_ess: float) -> float:
-    """The step in temperature after which the weights L^step have `target_ess` of the particles' number as their ESS."""
+    """The step in temperature after which the weights L^step have an ESS of `target_ess` times the particles."""
 
     def surplus(step: float) -> float:
         log_weights = step * log_likelihood

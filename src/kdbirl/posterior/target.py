@@ -104,12 +104,12 @@ def _log_slope(width: Float[Array, " q"], z: Float[Array, " q"]) -> Float[Array,
 
 
 @partial(jax.jit, static_argnames="with_gradient")
-def _evaluated(target: Target, rewards: Array, with_gradient: bool) -> "Starts":
+def _evaluated(target: Target, rewards: Array, with_gradient: bool) -> tuple[Array, Array, Array]:
     """One point after the other: the log-sum-exp form of a large likelihood would not fit in memory many times."""
     positions = jax.vmap(target.unconstrain)(rewards)
     if with_gradient:
-        return Starts(positions, *jax.lax.map(jax.value_and_grad(target.on_whole_space), positions))
-    return Starts(positions, jax.lax.map(target.on_whole_space, positions), jnp.zeros_like(positions))
+        return positions, *jax.lax.map(jax.value_and_grad(target.on_whole_space), positions)
+    return positions, jax.lax.map(target.on_whole_space, positions), jnp.zeros_like(positions)
 
 
 @partial(jax.jit, static_argnames="batch")
@@ -127,9 +127,9 @@ def log_posteriors(target: Target, rewards: Float[np.ndarray, "r q"], batch: int
 class Starts(NamedTuple):
     """Unconstrained points, with the log density there and its gradient (zeros where it was not asked for)."""
 
-    positions: Float[Array, "points q"]
-    values: Float[Array, " points"]
-    gradients: Float[Array, "points q"]
+    positions: Float[np.ndarray, "points q"]
+    values: Float[np.ndarray, " points"]
+    gradients: Float[np.ndarray, "points q"]
 
 
 @float64
@@ -153,7 +153,7 @@ def starting_points(target: Target, prior: Prior, count: int, seed: int, differe
 def _usable(target: Target, candidates: Float[np.ndarray, "c q"], differentiable: bool) -> tuple[Starts, bool]:
     """The candidates that a chain can start from, and whether the density is positive at any."""
     blocks = np.split(candidates, range(FIRST_TRIES, len(candidates), FIRST_TRIES))
-    found = [jax.tree.map(np.asarray, _evaluated(target, jnp.asarray(block), differentiable)) for block in blocks]
+    found = [_evaluated(target, jnp.asarray(block), differentiable) for block in blocks]
     points = Starts(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
     require_numbers(candidates, points.values)
     finite = np.isfinite(points.values)
