@@ -1,4 +1,4 @@
-"""The paper's smallest world, end to end: a 2x2 grid, one training task per cell, and an expert who wants the last cell.
+"""The paper's smallest world, end to end: a 2x2 grid, a training task per cell, an expert who wants the last cell.
 
 It writes the tables that a user would bring (training.parquet, rewards.csv, expert.csv), runs `kdbirl fit` on them as a
 user would, and looks at the posterior. `make demo` calls it.
@@ -62,7 +62,17 @@ def main(out: Path, seed: int = 0) -> np.ndarray:
     write_tables(tables, seed)
     run = out / f"run-{len(list(out.glob('run-*'))) + 1}"
     command = ["kdbirl", "fit", "--training", "training.parquet", "--rewards", "rewards.csv", "--expert", "expert.csv"]
-    command += ["--state", "state", "--action", "action", "--discrete-states", "--n-states", "4", "--features", "onehot"]
+    command += [
+        "--state",
+        "state",
+        "--action",
+        "action",
+        "--discrete-states",
+        "--n-states",
+        "4",
+        "--features",
+        "onehot",
+    ]
     command += ["--prior", "uniform:0,1", "--bandwidth", "0.7,0.63", "--out", str(run.resolve())]
     print("$ " + " ".join(f"'{word}'" if " " in word else word for word in command), flush=True)
     subprocess.run([sys.executable, "-m", *command], cwd=tables, check=True)
@@ -74,7 +84,9 @@ def main(out: Path, seed: int = 0) -> np.ndarray:
 
 def most_likely_last(post: kb.Posterior) -> float:
     """The posterior probability that the last cell has the highest reward."""
-    return post.probability(lambda reward: np.stack([reward[name] for name in post.names]).argmax(axis=0) == SIZE**2 - 1)
+    return post.probability(
+        lambda reward: np.stack([reward[name] for name in post.names]).argmax(axis=0) == SIZE**2 - 1
+    )
 
 
 if __name__ == "__main__":

@@ -148,6 +148,25 @@ def test_collapsing_takes_rows_as_rows(order: str) -> None:
     np.testing.assert_array_equal(tasks, [0, 1])
 
 
+def test_rows_known_to_repeat_need_not_be_written_out() -> None:
+    """Each row once, with an index, is the same as every row written out; equal rows under two numbers are one."""
+    of = problem()
+    rows = np.concatenate([of.rows, of.rows[:2]])
+    index = np.random.default_rng(0).integers(0, len(rows), size=60)
+    tasks = np.arange(60) % 3
+    short, full = collapse_by_task(rows, tasks, index), collapse_by_task(rows[index], tasks)
+
+    def as_dict(collapsed: tuple) -> dict:
+        return {(int(task), *row): weight for row, weight, task in zip(*collapsed, strict=True)}
+
+    assert as_dict(short) == as_dict(full)
+    assert len(as_dict(full)) == len(full[0])
+    assert (np.diff(short[2]) >= 0).all()
+    kernel = on_columns(LAPLACE, ("a", "b", "c"), {})
+    ckde = CKDE.from_rows(rows, tasks, of.rewards, kernel, LAPLACE, index=index)
+    np.testing.assert_array_equal(ckde.rows_per_task, [20, 20, 20])
+
+
 def test_equal_rows_of_two_tasks_are_kept_apart() -> None:
     distinct, weights, tasks = collapse_by_task(np.zeros((5, 2)), np.array([2, 0, 2, 0, 2]))
     np.testing.assert_array_equal(distinct, np.zeros((2, 2)))

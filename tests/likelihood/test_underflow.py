@@ -76,6 +76,15 @@ def test_one_task_underflows_while_another_does_not(taken: list[str]) -> None:
     np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
+def test_sums_of_which_some_terms_underflow_are_scaled_too(taken: list[str]) -> None:
+    """One term of e^-707 in each task, and three of e^-709 that XLA takes for zero: the sum is positive, and wrong."""
+    distances = np.sqrt(2 * np.where(np.arange(12) % 4 == 0, 707.0, 709.0))
+    rows = np.column_stack([distances, np.zeros(12)])
+    actual, expected = both("gaussian", rows, np.zeros((1, 2)), 1.0, 0.4)
+    assert taken == ["_product", "_scaled"]
+    np.testing.assert_allclose(actual, expected, rtol=1e-13)
+
+
 def test_plain_sums_of_other_kernels_underflow_and_are_scaled(taken: list[str]) -> None:
     actual, expected = both("laplace", rows_around(0, 0.1), np.array([[900.0, 0.0], [0.0, 0.5]]), 1.0, 0.4)
     assert taken == ["_plain", "_scaled"]
@@ -103,14 +112,18 @@ def test_a_large_offset_alone_does_no_harm(taken: list[str]) -> None:
 
 
 def test_the_edge_of_the_safe_radius(taken: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Just inside the limit the expansion costs less than 1e-11 in each log K."""
-    rows = rows_around(0, 0.5) + np.where(np.arange(12) % 2 == 0, 69.0, -69.0)[:, None]
+    """Just inside the limit the expansion costs less than 1e-11 in each log K; outside it is refused."""
+    both_ends = rows_around(0, 0.1) + np.where(np.arange(12) % 2 == 0, 1.0, -1.0)[:, None] * np.array([[100.0, 0.0]])
     kernel = on_columns(named("gaussian", "euclidean"), ("x", "y"), {})
-    arguments = rows + 0.3, rows, np.ones(12), TASKS, 3, kernel, np.ones(1)
-    expanded = task_log_sums(*arguments)
+
+    def table(rows: np.ndarray) -> np.ndarray:
+        return task_log_sums(rows + 0.1, rows, np.ones(12), TASKS, 3, kernel, np.ones(1))
+
+    table(1.01 * both_ends)
+    expanded = table(0.99 * both_ends)
     monkeypatch.setattr(kernel_sums, "LARGEST_SAFE_RADIUS", 90.0)
-    directly = task_log_sums(*arguments)
-    assert taken == ["_product", "_plain"]
+    directly = table(0.99 * both_ends)
+    assert taken == ["_plain", "_product", "_plain"]
     np.testing.assert_allclose(expanded, directly, rtol=0, atol=1e-11)
     assert not (expanded == directly).all()  # otherwise this test would see nothing
 

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from .banks import continuous, corners
 from scipy.special import logsumexp
 from scipy.stats import ks_2samp
 
 import kdbirl as kb
 from kdbirl.errors import InputError, SamplingError
+
+from .banks import continuous, corners
 
 FEW = kb.NUTS(chains=2, warmup=200, draws=200)
 
@@ -126,9 +127,9 @@ def test_conditional_action_ignores_where_the_expert_starts():
     bank = kb.TaskBank.from_arrays(
         states=states, actions=actions, tasks=tasks, rewards=np.array([[0.0], [0.5], [1.0]]), n_states=2, n_actions=2
     )
-    model = kb.KDBIRL(
-        prior=kb.Uniform(0, 1), features=kb.OneHot(), bandwidth=(0.3, 0.2), conditional="action"
-    ).fit(bank)
+    model = kb.KDBIRL(prior=kb.Uniform(0, 1), features=kb.OneHot(), bandwidth=(0.3, 0.2), conditional="action").fit(
+        bank
+    )
     rewards = np.linspace(0, 1, 5)[:, None]
     rows = {"actions": np.array([1, 1, 0, 1]), "n_states": 2, "n_actions": 2}
     one = model.log_likelihood(kb.Demonstrations(states=np.array([0, 0, 0, 0]), **rows), rewards)
@@ -158,8 +159,11 @@ def test_equal_task_weights_undo_imbalance():
 def test_product_kernel_and_user_functions():
     rng = np.random.default_rng(0)
     bank = kb.TaskBank.from_arrays(
-        states=rng.normal(size=(60, 1)), actions=rng.integers(0, 3, 60), tasks=np.repeat([0, 1, 2], 20),
-        rewards=np.array([[0.0], [0.5], [1.0]]), n_actions=3,
+        states=rng.normal(size=(60, 1)),
+        actions=rng.integers(0, 3, 60),
+        tasks=np.repeat([0, 1, 2], 20),
+        rewards=np.array([[0.0], [0.5], [1.0]]),
+        n_actions=3,
     )
     expert = kb.Demonstrations(states=rng.normal(size=(9, 1)), actions=rng.integers(0, 3, 9), n_actions=3)
     kernel = kb.ProductKernel(state="laplace", action=kb.Categorical(0.1, levels=3))
@@ -191,7 +195,10 @@ def test_uniform_reward_kernel_samples_without_a_gradient():
         ({"distance": "euclid"}, "Did you mean 'euclidean'"),
         ({"prior": kb.Uniform(5, 6)}, "excludes every training reward"),
         ({"prior": kb.Normal([0, 0, 0], 1)}, "mean has 3 values, but the reward has 2"),
-        ({"kernel": "triangular", "bandwidth": (1e-3, 1.0), "features": kb.Identity()}, "No training row is within reach"),
+        (
+            {"kernel": "triangular", "bandwidth": (1e-3, 1.0), "features": kb.Identity()},
+            "No training row is within reach",
+        ),
         ({"power": 0}, "power=0 should be a positive number"),
         ({"sampler": "nutz"}, "Did you mean 'nuts'"),
         ({"conditional": "actions"}, "should be"),
@@ -223,8 +230,12 @@ def test_bad_data_is_one_sentence():
 def test_reward_of_new_rows_uses_columns_named_like_the_parameters():
     rng = np.random.default_rng(0)
     bank = kb.TaskBank.from_arrays(
-        states=rng.normal(size=(40, 2)), actions=None, tasks=np.repeat([0, 1, 2, 3], 10), rewards=rng.normal(size=(4, 2)),
-        state_names=("x", "y"), reward_names=("w_x", "w_y"),
+        states=rng.normal(size=(40, 2)),
+        actions=None,
+        tasks=np.repeat([0, 1, 2, 3], 10),
+        rewards=rng.normal(size=(4, 2)),
+        state_names=("x", "y"),
+        reward_names=("w_x", "w_y"),
     )
     expert = kb.Demonstrations(states=rng.normal(size=(10, 2)), state_names=("x", "y"))
     post = kb.KDBIRL(prior=kb.Normal(0, 1)).fit(bank).posterior(expert, seed=0)

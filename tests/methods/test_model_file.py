@@ -6,10 +6,11 @@ import sys
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from .banks import continuous, corners
 
 import kdbirl as kb
 from kdbirl.errors import FileProblem, InputError
+
+from .banks import continuous, corners
 
 IN_ANOTHER_PROCESS = """
 import sys, numpy as np, kdbirl as kb

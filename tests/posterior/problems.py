@@ -5,16 +5,17 @@ shapes, so that a sampler is compiled once for all of them.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy import stats
+from scipy.interpolate import PchipInterpolator
 
 from kdbirl.likelihood.ckde import CKDE
-from kdbirl.likelihood.kernels import Part, PairKernel, RadialKernel
+from kdbirl.likelihood.kernels import PairKernel, Part, RadialKernel
 from kdbirl.posterior.priors import Beta, Laplace, Normal, Prior, Uniform
 from kdbirl.posterior.product_prior import CustomPrior, Product
 from kdbirl.posterior.sampler import Problem
@@ -43,8 +44,10 @@ class Exact:
         return float(self.marginal(j) @ (self.centres(j) - self.mean(j)) ** order)
 
     def cdf(self, j: int, x: np.ndarray) -> np.ndarray:
-        """P(R_j <= x), linear within a cell."""
-        return np.interp(x, self.edges[j], np.concatenate([[0.0], np.cumsum(self.marginal(j))]))
+        """P(R_j <= x), a monotone cubic within a cell."""
+        cumulated = np.concatenate([[0.0], np.cumsum(self.marginal(j))])
+        inside = np.clip(x, self.edges[j][0], self.edges[j][-1])
+        return np.asarray(PchipInterpolator(self.edges[j], cumulated)(inside))
 
     def centres(self, j: int) -> np.ndarray:
         """Middles of the cells of one axis."""
@@ -66,10 +69,6 @@ class Setting:
     h_reward: float = 0.3
     power: float = 1.0
     reward_profile: str = "gaussian"
-    exact: Exact = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "exact", self._quadrature())
 
     @property
     def problem(self) -> Problem:
@@ -83,17 +82,19 @@ class Setting:
         target = Target.build(prior, likelihood, self.power)
         return Problem(target, prior, estimator.informed_directions(), reward_kernel.differentiable)
 
-    def _quadrature(self) -> Exact:
+    @cached_property
+    def exact(self) -> Exact:
+        """The posterior by the midpoint rule."""
         centres = [(edge[1:] + edge[:-1]) / 2 for edge in self.edges]
         points = np.stack(np.meshgrid(*centres, indexing="ij"), axis=-1).reshape(-1, len(centres))
-        log_density = np.concatenate([self._log_posterior(part) for part in np.array_split(points, 8)])
+        log_density = np.concatenate([self.log_posterior(part) for part in np.array_split(points, 8)])
         volumes = np.ones(())
         for edge in self.edges:
             volumes = np.multiply.outer(volumes, np.diff(edge))
         mass = np.exp(log_density - log_density.max()).reshape(volumes.shape) * volumes
         return Exact(self.edges, mass / mass.sum())
 
-    def _log_posterior(self, points: np.ndarray) -> np.ndarray:
+    def log_posterior(self, points: np.ndarray) -> np.ndarray:
         """log p(R) + power * sum_i log( sum_j K(x_i, x_j) K'(R, R_j) / sum_j K'(R, R_j) ), over rows j."""
         near = np.exp(-0.5 * ((self.expert[:, None] - self.rows[None]) ** 2).sum(axis=2) / self.h**2)
         distance = np.sqrt(((points[:, None] - self.rewards[None]) ** 2).sum(axis=2)) / self.h_reward
@@ -146,7 +147,7 @@ def _bimodal() -> Setting:
 
 def _compact() -> Setting:
     """A reward kernel with edges: the density has jumps and is zero out of reach of the tasks."""
-    return _square(np.array([0.0, 1.0, 0.5, 0.4, 0.6, 0.2]), 0.2, seed=4, h_reward=0.4, reward_profile="uniform")
+    return _square(np.array([0.0, 1.0, 0.5, 0.4, 0.6, 0.2]), 0.2, seed=4, h_reward=0.3, reward_profile="uniform")
 
 
 def _normal() -> Setting:
@@ -156,7 +157,7 @@ def _normal() -> Setting:
     rows, tasks = _rows(rng, rewards @ rng.normal(size=(3, 2)), 6, 0.5)
     prior = Normal([0.2, -0.1, 0.0], [0.8, 1.0, 0.6])
     mean, sd = np.array(prior.mean), np.array(prior.sd)
-    edges = tuple(np.linspace(mean[j] - 6 * sd[j], mean[j] + 6 * sd[j], 71) for j in range(3))
+    edges = tuple(np.linspace(mean[j] - 5 * sd[j], mean[j] + 5 * sd[j], 101) for j in range(3))
 
     def log_prior(points: np.ndarray) -> np.ndarray:
         return np.asarray(stats.norm.logpdf(points, mean, sd).sum(axis=1))

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from kdbirl.errors import InputError, did_you_mean
 
+WRITTEN_OUT = 16  # columns up to which a sum over them is unrolled
 Distance = Callable[[Float[Array, " d"], Float[Array, " d"]], Float[Array, ""]]
 
 
@@ -22,21 +23,28 @@ def _square_root(x: Float[Array, ""]) -> Float[Array, ""]:
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, x, 1.0)), 0.0)
 
 
+def _total(terms: Float[Array, " d"]) -> Float[Array, ""]:
+    """The sum of the terms, written out where they are few: vectorised over pairs, that runs several times faster."""
+    if terms.shape[0] > WRITTEN_OUT:
+        return jnp.sum(terms)
+    return sum((terms[i] for i in range(1, terms.shape[0])), terms[0])
+
+
 def euclidean(x: Float[Array, " d"], y: Float[Array, " d"]) -> Float[Array, ""]:
     """|x - y|_2. Differences are squared directly: expanding the square would cancel where x is near y."""
-    return _square_root(jnp.sum((x - y) ** 2))
+    return _square_root(_total((x - y) ** 2))
 
 
 def manhattan(x: Float[Array, " d"], y: Float[Array, " d"]) -> Float[Array, ""]:
     """|x - y|_1."""
-    return jnp.sum(jnp.abs(x - y))
+    return _total(jnp.abs(x - y))
 
 
 def cosine(x: Float[Array, " d"], y: Float[Array, " d"]) -> Float[Array, ""]:
     """1 - cos(x, y), in [0, 2]. The angle to a zero vector is taken as a right angle: distance 1."""
-    lengths = _square_root(jnp.sum(x**2)) * _square_root(jnp.sum(y**2))
+    lengths = _square_root(_total(x**2)) * _square_root(_total(y**2))
     nonzero = lengths > 0
-    similarity = jnp.where(nonzero, jnp.sum(x * y) / jnp.where(nonzero, lengths, 1.0), 0.0)
+    similarity = jnp.where(nonzero, _total(x * y) / jnp.where(nonzero, lengths, 1.0), 0.0)
     return jnp.maximum(1.0 - similarity, 0.0)
 
 
@@ -46,7 +54,7 @@ def dot(x: Float[Array, " d"], y: Float[Array, " d"]) -> Float[Array, ""]:
     It is the cosine distance for vectors of length one and 0 or 1 for one-hot vectors; similarities above one count
     as no distance, because a distance cannot be negative.
     """
-    return jnp.maximum(1.0 - jnp.sum(x * y), 0.0)
+    return jnp.maximum(1.0 - _total(x * y), 0.0)
 
 
 DISTANCES: dict[str, Distance] = {"euclidean": euclidean, "manhattan": manhattan, "cosine": cosine, "dot": dot}

@@ -7,10 +7,11 @@ Three ways, equal to rounding:
 - `_scaled_tiles`: each tile's sum is scaled by its largest term. Any kernel, any bandwidth; the slowest.
 - `_plain_tiles`: the same sum unscaled, in one pass.
 - `_product_tiles`: for the Gaussian on Euclidean distance, -|x-y|^2/2h^2 is one matrix product, with the weights folded
-  in. Used where expanding the square loses nothing (`_expansion_is_safe`).
+  in. Used where expanding the square loses nothing (`_safe_centre`).
 Rows whose unscaled sums come near the ends of the range of doubles are computed again with scaling.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -53,17 +54,17 @@ def tiled(
     rows: Float[np.ndarray, "m d"], weights: Float[np.ndarray, " m"], tasks: Int[np.ndarray, " m"], width: int
 ) -> Tiles:
     """Lay rows, sorted by task, out in tiles of one task each."""
-    present, counts = np.unique(tasks, return_counts=True)
+    first_row = np.concatenate([[0], np.flatnonzero(np.diff(tasks)) + 1])
+    counts = np.diff(np.concatenate([first_row, [len(tasks)]]))
     tiles_of = -(-counts // width)
     first_tile = np.concatenate([[0], np.cumsum(tiles_of)[:-1]])
-    first_row = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    position = np.arange(len(rows)) - np.repeat(first_row, counts) + np.repeat(first_tile, counts) * width
+    position = np.arange(len(rows)) + np.repeat(first_tile * width - first_row, counts)
     laid = np.zeros((int(tiles_of.sum()) * width, rows.shape[1]))
     laid[position] = rows
     log_weights = np.full(len(laid), -np.inf)
     log_weights[position] = np.log(weights)
     shape = (-1, width)
-    return Tiles(laid.reshape(*shape, rows.shape[1]), log_weights.reshape(shape), np.repeat(present, tiles_of))
+    return Tiles(laid.reshape(*shape, rows.shape[1]), log_weights.reshape(shape), np.repeat(tasks[first_row], tiles_of))
 
 
 @float64
@@ -79,12 +80,7 @@ def task_log_sums(
 ) -> Float[np.ndarray, "n {n_tasks}"]:
     """S (n, K) for expert rows against training rows that are sorted by task. Costs n*m kernel evaluations."""
     progress = progress or Silent()
-    expand = False
-    if kernel.squared_exponential:  # centred, so that expanding the square cancels as little as possible
-        centre = rows.mean(axis=0)
-        centred = expert - centre, rows - centre
-        expand = _expansion_is_safe(*centred, float(h[0]))
-        expert, rows = centred if expand else (expert, rows)  # direct differences would only suffer: 1 - 5e5 rounds
+    centre = _safe_centre(expert, rows, float(h[0])) if kernel.squared_exponential else None
     table = np.full((len(expert), n_tasks), -np.inf)
     width = tile_width(len(rows), n_tasks)
     done = 0
@@ -93,7 +89,7 @@ def task_log_sums(
         tiles = tiled(rows[start:stop], weights[start:stop], tasks[start:stop], width)
         for here, block in _blocks(expert):
             size = here.stop - here.start
-            sums = _block_sums(block, tiles, n_tasks, kernel, h, expand)[:size]
+            sums = _block_sums(block, tiles, n_tasks, kernel, h, centre)[:size]
             if not (sums < np.inf).all():
                 raise InputError(
                     "The kernel gives NaN or infinity for a pair of an expert row and a training row: it, and the "
@@ -105,9 +101,13 @@ def task_log_sums(
     return table
 
 
-def _expansion_is_safe(expert: np.ndarray, rows: np.ndarray, h: float) -> bool:
-    largest = max(np.einsum("id,id->i", block, block).max() for block in (expert, rows))
-    return bool(np.sqrt(largest) <= LARGEST_SAFE_RADIUS * h)
+def _safe_centre(expert: np.ndarray, rows: np.ndarray, h: float) -> np.ndarray | None:
+    """Centre of a ball around all points, if it is so small that expanding |x - y|^2 loses nothing; else None."""
+    columns = [(expert[:, i], rows[:, i]) for i in range(rows.shape[1])]  # column by column: much faster than by axis
+    low = np.array([min(a.min(), b.min()) for a, b in columns])
+    high = np.array([max(a.max(), b.max()) for a, b in columns])
+    radius = math.hypot(*(high - low)) / 2  # unlike a sum of squares it does not overflow
+    return (low + high) / 2 if radius <= LARGEST_SAFE_RADIUS * h else None
 
 
 def _blocks(expert: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
@@ -115,7 +115,7 @@ def _blocks(expert: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
     for first in range(0, len(expert), EXPERT_BLOCK):
         here = slice(first, min(first + EXPERT_BLOCK, len(expert)))
         block = expert[here]
-        missing = padded_size(len(block)) - len(block)
+        missing = rounded_up(len(block), 4) - len(block)
         yield here, np.concatenate([block, np.repeat(block[-1:], missing, axis=0)])
 
 
@@ -129,12 +129,18 @@ def padded_size(n: int) -> int:
     return power
 
 
+def rounded_up(n: int, bits: int) -> int:
+    """n rounded up to a number of so many leading bits: few sizes, each at most 2^(1 - bits) too large."""
+    grain = 1 << max(n.bit_length() - bits, 0)
+    return -(-n // grain) * grain
+
+
 def _block_sums(
-    block: np.ndarray, tiles: Tiles, n_tasks: int, kernel: PairKernel, h: np.ndarray, expand: bool
+    block: np.ndarray, tiles: Tiles, n_tasks: int, kernel: PairKernel, h: np.ndarray, centre: np.ndarray | None
 ) -> np.ndarray:
-    """(len(block), K) log sums over these tiles."""
+    """(len(block), K) log sums over these tiles; with a centre, by the matrix product."""
     steps = _steps(tiles, len(block))
-    sums = _product(block, steps, float(h[0])) if expand else _plain(block, steps, kernel, h)
+    sums = _plain(block, steps, kernel, h) if centre is None else _product(block, steps, float(h[0]), centre)
     present, first = np.unique(tiles.tasks, return_index=True)  # the tiles of a task are neighbours
     totals = np.add.reduceat(sums[:, : len(tiles.tasks)], first, axis=1)
     table = np.full((len(block), n_tasks), -np.inf)
@@ -160,8 +166,7 @@ def _steps(tiles: Tiles, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Tiles grouped into equal scan steps (steps, group, width, ...), padded with tiles of weight zero."""
     count, width, d = tiles.rows.shape
     group = max(1, min(count, PAIRS_PER_STEP // (n * width)))
-    steps = padded_size(-(-count // group)) if count > group else 1
-    group = -(-count // steps)
+    steps = rounded_up(-(-count // group), 6)
     missing = steps * group - count
     rows = np.concatenate([tiles.rows, np.zeros((missing, width, d))])
     log_weights = np.concatenate([tiles.log_weights, np.full((missing, width), -np.inf)])
@@ -178,14 +183,11 @@ def _plain(block: np.ndarray, steps: tuple[np.ndarray, np.ndarray], kernel: Pair
     return _flat(_plain_tiles(jnp.asarray(block), rows, log_weights, jnp.asarray(h), kernel))
 
 
-def _product(block: np.ndarray, steps: tuple[np.ndarray, np.ndarray], h: float) -> np.ndarray:
-    """The Gaussian by one matrix product: [x/h, -|x|^2/2h^2, 1] . [y/h, 1, log weight - |y|^2/2h^2]."""
-    rows, log_weights = steps
-    half_square = np.einsum("sgwd,sgwd->sgw", rows, rows) / (2 * h**2)
-    right = np.concatenate([rows / h, np.ones((*rows.shape[:-1], 1)), (log_weights - half_square)[..., None]], axis=-1)
-    own = -np.einsum("id,id->i", block, block) / (2 * h**2)
-    left = np.concatenate([block / h, own[:, None], np.ones((len(block), 1))], axis=1)
-    return _flat(_product_tiles(jnp.asarray(left), jnp.asarray(right)))
+def _product(block: np.ndarray, steps: tuple[np.ndarray, np.ndarray], h: float, centre: np.ndarray) -> np.ndarray:
+    scaled = (block - centre) / h
+    left = np.concatenate([scaled, -0.5 * np.sum(scaled**2, axis=1, keepdims=True), np.ones((len(block), 1))], axis=1)
+    rows, log_weights = (jnp.asarray(array) for array in steps)
+    return _flat(_product_tiles(jnp.asarray(left), rows, log_weights, jnp.asarray(centre), jnp.asarray(h)))
 
 
 def _flat(sums: Float[Array, "steps n group"]) -> np.ndarray:
@@ -195,16 +197,23 @@ def _flat(sums: Float[Array, "steps n group"]) -> np.ndarray:
 
 @jax.jit
 def _product_tiles(
-    left: Float[Array, "n p"], right: Float[Array, "steps group width p"]
+    left: Float[Array, "n p"],
+    rows: Float[Array, "steps group width d"],
+    log_weights: Float[Array, "steps group width"],
+    centre: Float[Array, " d"],
+    h: Float[Array, ""],
 ) -> Float[Array, "steps n group"]:
-    """Sums (not logs) of exp(left . right) over each tile."""
-    group, width, p = right.shape[1:]
+    """Sums of weight * K over each tile: exp of [x, -|x|^2/2, 1] . [y, 1, log weight - |y|^2/2], in units of h."""
+    group, width, d = rows.shape[1:]
 
-    def step(carry: None, tile: Array) -> tuple[None, Array]:
-        terms = jnp.exp(left @ tile.reshape(group * width, p).T)
+    def step(carry: None, tile: tuple[Array, Array]) -> tuple[None, Array]:
+        y = (tile[0].reshape(group * width, d) - centre[None]) / h
+        last = tile[1].reshape(group * width, 1) - 0.5 * jnp.sum(y**2, axis=1, keepdims=True)
+        right = jnp.concatenate([y, jnp.ones_like(last), last], axis=1)
+        terms = jnp.exp(left @ right.T)
         return carry, terms.reshape(-1, group, width).sum(axis=-1)
 
-    return jax.lax.scan(step, None, right)[1]
+    return jax.lax.scan(step, None, (rows, log_weights))[1]
 
 
 def _log_terms(block: Array, rows: Array, log_weights: Array, h: Array, kernel: PairKernel) -> Array:

@@ -6,7 +6,7 @@ with p(s, a | R) estimated from the training tasks (`likelihood.ckde`).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,10 @@ from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.errors import InputError
 from kdbirl.features import FeatureMap, as_feature_map
 from kdbirl.likelihood.bandwidths import Bandwidths, by_rule, given
-from kdbirl.likelihood.ckde import CKDE, CKDELikelihood, Conditional, TaskWeights
+from kdbirl.likelihood.ckde import CKDE, CKDELikelihood, Conditional
 from kdbirl.likelihood.distances import Distance
 from kdbirl.likelihood.distinct import distinct_rows
-from kdbirl.likelihood.kernels import Kernel, ProductKernel, SimpleKernel, as_kernel, on_columns
+from kdbirl.likelihood.kernels import Kernel, ProductKernel, as_kernel, on_columns
 from kdbirl.methods.reward_features import default_reward_features
 from kdbirl.posterior.auto import as_sampler
 from kdbirl.posterior.priors import Prior
@@ -77,26 +77,30 @@ class KDBIRL:
     reward_kernel: KernelChoice = "gaussian"
     reward_distance: str | Distance = "euclidean"
     power: int | float = 1.0
-    conditional: str = "state-action"
-    task_weights: str = "rows"
+    conditional: Any = "state-action"
+    task_weights: Any = "rows"
     reward_features: Any = None
     fitted: Fitted | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.prior, Prior):
-            raise InputError(f"prior={self.prior!r} is not a prior; give one such as kb.Uniform(0, 1) or kb.Normal(0, 1).")
+            raise InputError(
+                f"prior={self.prior!r} is not a prior; give one such as kb.Uniform(0, 1) or kb.Normal(0, 1)."
+            )
         if self.conditional not in ("state-action", "action"):
             raise InputError(f'conditional={self.conditional!r} should be "state-action" (the paper) or "action".')
         if self.task_weights not in ("rows", "equal"):
             raise InputError(f'task_weights={self.task_weights!r} should be "rows" (the paper) or "equal".')
-        if not (np.ndim(self.power) == 0 and isinstance(self.power, int | float) and 0 < self.power < np.inf):
+        if np.ndim(self.power) or not 0 < self.power < np.inf:
             raise InputError(f"power={self.power!r} should be a positive number; 1 is the paper.")
         as_sampler(self.sampler)
 
     def fit(self, bank: Any, seed: int = 0, progress: Progress | None = None) -> "KDBIRL":
         """Learn phi where it is learnt, and choose the bandwidths. `seed` is for rules that subsample rows."""
         if not isinstance(bank, TaskBank):
-            raise InputError(f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays.")
+            raise InputError(
+                f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays."
+            )
         if bank.n_tasks < 2:
             raise InputError(
                 "The bank has one task. One task cannot say how behaviour changes with the reward: at least two, with "
@@ -172,12 +176,16 @@ class KDBIRL:
         if isinstance(self.bandwidth, str):
             return by_rule(self.bandwidth, ckde, seed)
         if not isinstance(self.bandwidth, Sequence) or len(self.bandwidth) != 2:
-            raise InputError(f"bandwidth={self.bandwidth!r} should be the name of a rule, or two numbers (h, h_reward).")
+            raise InputError(
+                f"bandwidth={self.bandwidth!r} should be the name of a rule, or two numbers (h, h_reward)."
+            )
         return given(self.bandwidth[0], self.bandwidth[1], ckde.kernel.parts)
 
     def _expert_features(self, expert: Any) -> Float[np.ndarray, "n d"]:
         if not isinstance(expert, Demonstrations):
-            raise InputError(f"The expert must be Demonstrations, not {type(expert).__name__}: see kb.read_demonstrations.")
+            raise InputError(
+                f"The expert must be Demonstrations, not {type(expert).__name__}: see kb.read_demonstrations."
+            )
         return self._ready().features(expert)
 
     def _likelihood(
@@ -213,7 +221,13 @@ class KDBIRL:
 
     @float64
     def _result(
-        self, expert: Demonstrations, rows: np.ndarray, draws: Draws, likelihood: CKDELikelihood, seed: int, fitted: Fitted
+        self,
+        expert: Demonstrations,
+        rows: np.ndarray,
+        draws: Draws,
+        likelihood: CKDELikelihood,
+        seed: int,
+        fitted: Fitted,
     ) -> Posterior:
         chains, per_chain, q = draws.draws.shape
         flat = draws.draws.reshape(-1, q)
@@ -250,7 +264,7 @@ class KDBIRL:
         from kdbirl.installation import package_versions
 
         sampler = as_sampler(self.sampler)
-        chosen = asdict(sampler) if is_dataclass(sampler) and not isinstance(sampler, type) else {}
+        chosen: dict[str, Any] = asdict(sampler)  # type: ignore[call-overload]
         constant = fitted.ckde.kernel.log_constant([float(width) for width in fitted.bandwidths.h])
         return {
             "prior": fitted.prior.describe(),

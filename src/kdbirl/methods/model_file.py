@@ -139,7 +139,8 @@ def _values(item: Any) -> dict[str, Any]:
 def _given_back(name: str, functions: Functions) -> Callable[..., Any]:
     if name not in functions:
         raise InputError(
-            f"This model uses your function {name!r}, which a file cannot hold: load_model(path, functions={{{name!r}: ...}})."
+            f"This model uses your function {name!r}, which a file cannot hold: give it back with "
+            f"load_model(path, functions={{{name!r}: ...}})."
         )
     return functions[name]
 
@@ -181,7 +182,13 @@ def _prior_spec(prior: Prior) -> dict[str, Any]:
     if isinstance(prior, CustomPrior):
         low, high = prior.support
         sampler = None if prior.sampler is None else getattr(prior.sampler, "__name__", "sampler")
-        return {"kind": "custom", "function": prior.describe(), "low": low.tolist(), "high": high.tolist(), "sampler": sampler}
+        return {
+            "kind": "custom",
+            "function": prior.describe(),
+            "low": low.tolist(),
+            "high": high.tolist(),
+            "sampler": sampler,
+        }
     return {"kind": prior.kind, **_values(prior)}
 
 

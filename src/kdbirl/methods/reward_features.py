@@ -7,7 +7,7 @@ from kdbirl.features import Columns, FeatureMap, OneHotStates, as_feature_map
 
 
 def default_reward_features(chosen: Any, bank: TaskBank) -> FeatureMap | None:
-    """The user's choice; else columns named like the parameters; else one parameter per discrete state; else unknown."""
+    """The user's choice; else columns named like the parameters; else one parameter per discrete state; else none."""
     rows = bank.demonstrations
     if chosen is not None:
         return as_feature_map(chosen).fit(rows)

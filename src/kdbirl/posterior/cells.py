@@ -2,8 +2,8 @@
 
 In a cell with centre c and half-widths s the log density f is taken as f(c) + slope.(x - c), so that a cell's mass and
 draws from it have closed forms. Slopes and errors come from f(c +- s_i/2), differences on the scale of the cell itself:
-they see what a derivative at the centre would miss, and need none. The first cells lie between quantiles of the prior; a
-cell is halved along the axis that contributes most to its error.
+they see what a derivative at the centre would miss. The first cells lie between quantiles of the prior; a cell is
+halved along the axis that contributes most to its error.
 """
 
 from collections.abc import Callable
@@ -22,10 +22,12 @@ NEGLIGIBLE_MASS = 1e-6  # cells that cannot hold more than this share of the who
 class CellTree:
     """Cells that are halved again and again; the leaves cover the box without overlap.
 
-    Cell i is a leaf while `axis[i] < 0`; once split along an axis, its halves are the cells `child[i]` and `child[i] + 1`.
+    Cell i is a leaf while `axis[i] < 0`; once split along an axis, its halves are cells `child[i]` and `child[i] + 1`.
     """
 
-    def __init__(self, low: np.ndarray, high: np.ndarray, prior_draws: Float[np.ndarray, "p d"], evaluate: Evaluate) -> None:
+    def __init__(
+        self, low: np.ndarray, high: np.ndarray, prior_draws: Float[np.ndarray, "p d"], evaluate: Evaluate
+    ) -> None:
         self._evaluate = evaluate
         self._edges = [_edges(low[i], high[i], prior_draws[:, i], FIRST_CELLS[len(low)]) for i in range(len(low))]
         middles = [(edge[1:] + edge[:-1]) / 2 for edge in self._edges]
@@ -47,7 +49,8 @@ class CellTree:
         points = np.concatenate([centres[:, None], centres[:, None] - steps, centres[:, None] + steps], axis=1)
         f = self._evaluate(points.reshape(-1, d)).reshape(count, 2 * d + 1)
         inside = np.isfinite(f)
-        whole, cut = inside.all(axis=1), inside.any(axis=1) & ~inside.all(axis=1)
+        whole = np.asarray(inside.all(axis=1))
+        cut = np.asarray(inside.any(axis=1)) & ~whole
         safe = np.where(whole[:, None], f, 0.0)
         below, above = safe[:, 1 : d + 1], safe[:, d + 1 :]
         slopes = (above - below) / halves

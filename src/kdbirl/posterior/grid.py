@@ -115,7 +115,9 @@ class _Density:
         self._progress.update("grid", self._done, self._done, "points evaluated")
         values = np.concatenate([np.asarray(result) for result in results])[: len(points)]
         if np.isnan(values).any():
-            raise SamplingError("The posterior density is not a number somewhere: check the prior and your own kernels.")
+            raise SamplingError(
+                "The posterior density is not a number somewhere: check the prior and your own kernels."
+            )
         return values
 
 
@@ -124,7 +126,9 @@ def _all_parameters(problem: Problem) -> _Coordinates:
     return _Coordinates(np.eye(q), np.zeros(q), np.eye(q))
 
 
-def _full_grid(grid: Grid, problem: Problem, rng: np.random.Generator, progress: Progress) -> tuple[np.ndarray, dict[str, Any]]:
+def _full_grid(
+    grid: Grid, problem: Problem, rng: np.random.Generator, progress: Progress
+) -> tuple[np.ndarray, dict[str, Any]]:
     low, high = problem.prior.box
     density = _Density(problem.target, _all_parameters(problem), "posterior", progress)
     return _corrected_draws(grid, low, high, density, problem.prior.sample(rng, PROBES), rng)
@@ -134,7 +138,8 @@ def _normal_complement(
     grid: Grid, problem: Problem, rng: np.random.Generator, progress: Progress
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """A grid over z = U R, then R given z: R0 + D U' (U D U')^-1 (z - U R0) for R0 from the prior (Matheron's rule)."""
-    assert problem.informed is not None and problem.prior.normal is not None
+    assert problem.informed is not None
+    assert problem.prior.normal is not None
     directions, (mean, sd) = problem.informed, problem.prior.normal
     prior = problem.prior.sample(rng, grid.draws * grid.chains)
     if len(directions) == 0:
@@ -182,7 +187,10 @@ def _corrected_draws(
         raise GridUnsuitable(f"The grid of {len(tree.leaves)} cells fits the density badly (acceptance {share:.1%}).")
     while len(points) * share < count * 1.05 + 50:
         more, cells = tree.draw(rng, int(count * 1.1 / share) - len(points) + 100)
-        points, ratios = np.concatenate([points, more]), np.concatenate([ratios, density(more) - tree.predict(cells, more)])
+        points, ratios = (
+            np.concatenate([points, more]),
+            np.concatenate([ratios, density(more) - tree.predict(cells, more)]),
+        )
         bound, share = _bound(ratios)
     accepted = np.flatnonzero(np.log(rng.random(len(points))) < ratios - bound)
     weights = np.exp(ratios - bound)

@@ -167,7 +167,7 @@ class Uniform(_Family):
     low: Values
     high: Values
     kind: ClassVar[str] = "uniform"
-    log_density = staticmethod(_uniform)  # type: ignore[assignment]
+    log_density = staticmethod(_uniform)
 
     def __post_init__(self) -> None:
         low, high = np.asarray(self.low, float), np.asarray(self.high, float)
@@ -184,11 +184,14 @@ class Normal(_Family):
     mean: Values
     sd: Values
     kind: ClassVar[str] = "normal"
-    log_density = staticmethod(_normal)  # type: ignore[assignment]
+    log_density = staticmethod(_normal)
 
     def __post_init__(self) -> None:
         sd = np.asarray(self.sd, float)
-        self._require(np.isfinite(np.asarray(self.mean, float)) & np.isfinite(sd) & (sd > 0), "sd must be positive")
+        self._require(
+            np.isfinite(np.asarray(self.mean, float)) & np.isfinite(sd) & (sd > 0),
+            "mean must be finite and sd positive",
+        )
 
     def _distribution(self) -> Any:
         return stats.norm(np.asarray(self.mean, float), np.asarray(self.sd, float))
@@ -207,11 +210,12 @@ class TruncatedNormal(_Family):
     low: Values
     high: Values
     kind: ClassVar[str] = "truncated-normal"
-    log_density = staticmethod(_truncated_normal)  # type: ignore[assignment]
+    log_density = staticmethod(_truncated_normal)
 
     def __post_init__(self) -> None:
         sd, low, high = (np.asarray(v, float) for v in (self.sd, self.low, self.high))
-        self._require(np.isfinite(sd) & (sd > 0) & (low < high), "sd must be positive and low below high")
+        finite = np.isfinite(np.asarray(self.mean, float)) & np.isfinite(sd)
+        self._require(finite & (sd > 0) & (low < high), "mean must be finite, sd positive, and low below high")
 
     def _distribution(self) -> Any:
         mean, sd, low, high = (np.asarray(v, float) for v in (self.mean, self.sd, self.low, self.high))
@@ -234,12 +238,14 @@ class Beta(_Family):
     low: Values = 0.0
     high: Values = 1.0
     kind: ClassVar[str] = "beta"
-    log_density = staticmethod(_beta)  # type: ignore[assignment]
+    log_density = staticmethod(_beta)
 
     def __post_init__(self) -> None:
         a, b, low, high = (np.asarray(v, float) for v in (self.a, self.b, self.low, self.high))
         finite = np.isfinite(low) & np.isfinite(high)
-        self._require((a > 0) & (b > 0) & finite & (low < high), "a and b must be positive, low below high, both finite")
+        self._require(
+            (a > 0) & (b > 0) & finite & (low < high), "a and b must be positive, low below high, both finite"
+        )
 
     def _distribution(self) -> Any:
         a, b, low, high = (np.asarray(v, float) for v in (self.a, self.b, self.low, self.high))
@@ -253,11 +259,12 @@ class Laplace(_Family):
     mean: Values
     scale: Values
     kind: ClassVar[str] = "laplace"
-    log_density = staticmethod(_laplace)  # type: ignore[assignment]
+    log_density = staticmethod(_laplace)
 
     def __post_init__(self) -> None:
         scale = np.asarray(self.scale, float)
-        self._require(np.isfinite(scale) & (scale > 0), "scale must be positive")
+        finite = np.isfinite(np.asarray(self.mean, float)) & np.isfinite(scale)
+        self._require(finite & (scale > 0), "mean must be finite and scale positive")
 
     def _distribution(self) -> Any:
         return stats.laplace(np.asarray(self.mean, float), np.asarray(self.scale, float))
@@ -267,12 +274,12 @@ FAMILIES: dict[str, type[_Family]] = {f.kind: f for f in (Uniform, Normal, Trunc
 
 
 def parse_prior(text: str) -> Prior:
-    """A prior from the command line: `uniform:0,1`, `normal:0,1`, `truncated-normal:0,1,-1,1`, `beta:2,5`, `laplace:0,1`."""
+    """A prior from text: `uniform:0,1`, `normal:0,1`, `truncated-normal:0,1,-1,1`, `beta:2,5`, `laplace:0,1`."""
     kind, _, numbers = text.strip().partition(":")
     family = FAMILIES.get(kind.lower().replace("_", "-").replace("truncatednormal", "truncated-normal"))
     if family is None:
         raise InputError(f"There is no prior called {kind!r}.{did_you_mean(kind, FAMILIES)} Write it as uniform:0,1.")
-    names = [item.name for item in fields(family)]
+    names = [item.name for item in fields(family)]  # type: ignore[arg-type]
     try:
         values = [float(number) for number in numbers.split(",")] if numbers else []
         return family(*values)

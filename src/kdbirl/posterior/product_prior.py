@@ -1,6 +1,6 @@
 """Priors put together by the user: a different family for each parameter, or a log density of their own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from kdbirl.errors import InputError
-from kdbirl.posterior.priors import LogDensity, Parameters, Prior, Values
+from kdbirl.errors import InputError, did_you_mean
+from kdbirl.posterior.priors import LogDensity, Parameters, Prior, Values, parse_prior
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,44 @@ class _ProductDensity:
 
 @dataclass(frozen=True, eq=False)
 class Product(Prior):
-    """A prior per parameter: `Product([Uniform(0, 1), Normal(0, 1)])`."""
+    """A prior per parameter: `Product([Uniform(0, 1), Normal(0, 1)])`, or by name: `Product.by_name({"w_x": ...})`.
+
+    names: of the parameters that the priors belong to; without them the priors stand in the parameters' order.
+    otherwise: the prior of the parameters that `names` leaves out.
+    """
 
     priors: Sequence[Prior]
+    names: Sequence[str] = ()
+    otherwise: Prior | None = None
     kind: ClassVar[str] = "product"
 
+    @classmethod
+    def by_name(cls, priors: Mapping[str, Prior], otherwise: Prior | None = None) -> "Product":
+        """`Product.by_name({"w_x": Uniform(0, 1), "w_y": Normal(0, 1)})`; `otherwise` is for all other parameters."""
+        return cls(tuple(priors.values()), tuple(priors), otherwise)
+
     def for_parameters(self, q: int, names: Sequence[str] = ()) -> "Product":
-        if len(self.priors) != q:
-            raise InputError(f"The prior has {len(self.priors)} factors, but the reward has {q} parameters.")
-        return Product(tuple(prior.for_parameters(1) for prior in self.priors))
+        priors = [self._of(name) for name in self._known(names)] if self.names else self.priors
+        if len(priors) != q:
+            raise InputError(f"The prior has {len(priors)} factors, but the reward has {q} parameters.")
+        return Product(tuple(prior.for_parameters(1) for prior in priors))
+
+    def _known(self, names: Sequence[str]) -> Sequence[str]:
+        for name in self.names:
+            if name not in names:
+                there = did_you_mean(name, names)
+                raise InputError(f"The prior names {name!r}, which is not among the reward parameters.{there}")
+        return names
+
+    def _of(self, name: str) -> Prior:
+        if name in self.names:
+            return self.priors[list(self.names).index(name)]
+        if self.otherwise is None:
+            raise InputError(
+                f"The reward parameter {name!r} has no prior; add {name}=uniform:0,1 or the like, or one prior without "
+                "a name for all the others."
+            )
+        return self.otherwise
 
     @property
     def log_density(self) -> LogDensity:
@@ -61,6 +90,27 @@ class Product(Prior):
 
     def describe(self) -> str:
         return " x ".join(prior.describe() for prior in self.priors)
+
+
+def parse_priors(texts: Sequence[str]) -> Prior:
+    """Priors from the command line: one for all parameters (`uniform:0,1`), one for each by name (`w_x=normal:0,1`), or
+    some by name and one without a name for the rest."""
+    named: dict[str, Prior] = {}
+    unnamed: list[Prior] = []
+    for text in texts:
+        name, _, prior = (part.strip() for part in text.rpartition("="))
+        if not name:
+            unnamed.append(parse_prior(prior))
+        elif name in named:
+            raise InputError(f"The reward parameter {name!r} has two priors; give it one.")
+        else:
+            named[name] = parse_prior(prior)
+    if len(unnamed) > 1:
+        raise InputError(f"There are {len(unnamed)} priors without a parameter's name; write them as w_x=uniform:0,1.")
+    otherwise = unnamed[0] if unnamed else None
+    if named or otherwise is None:
+        return Product.by_name(named, otherwise)
+    return otherwise
 
 
 def _joined(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
@@ -134,7 +184,10 @@ class CustomPrior(Prior):
         if not (np.isfinite(low) & np.isfinite(high)).all():
             draws = self.sample(np.random.default_rng(0), 4000)
             middle, reach = np.median(draws, axis=0), 4 * np.ptp(draws, axis=0)
-            low, high = np.where(np.isfinite(low), low, middle - reach), np.where(np.isfinite(high), high, middle + reach)
+            low, high = (
+                np.where(np.isfinite(low), low, middle - reach),
+                np.where(np.isfinite(high), high, middle + reach),
+            )
         return low, high
 
     def describe(self) -> str:

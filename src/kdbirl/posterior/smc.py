@@ -11,7 +11,7 @@ and resampling need no compilation in NumPy.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,9 +29,7 @@ from kdbirl.posterior.target import Target, density_problem, require_numbers
 from kdbirl.precision import float64
 from kdbirl.progress import Progress
 
-Inner = Literal["random-walk", "hmc"]
-
-ACCEPTANCE: dict[str, float] = {"random-walk": 0.3, "hmc": 0.8}  # what the length of the moves is tuned to
+ACCEPTANCE = {"random-walk": 0.3, "hmc": 0.8}  # of each inner kernel: what the length of its moves is tuned to
 LEAPFROG_STEPS = 5
 MOST_ENTRIES = 20_000_000  # particles times distinct expert rows that are evaluated at once
 START_ROUNDS = 50  # times `particles` prior draws that are tried where a compact kernel makes the density zero
@@ -64,7 +62,7 @@ class SMC:
     runs: int = 4
     moves: int = 10
     target_ess: float = 0.9
-    inner: Inner = "random-walk"
+    inner: str = "random-walk"
     sweeps: int = 30
     name: ClassVar[str] = "SMC"
 
@@ -243,13 +241,13 @@ def _evaluated(target: Target, positions: Float[Array, "p q"], batch: int) -> tu
 @partial(jax.jit, static_argnames=("inner", "moves", "batch"))
 def _swept(
     key: Array,
-    call: int,
+    call: Int[Array, ""],
     target: Target,
     positions: Float[Array, "p q"],
-    temperature: float,
+    temperature: Float[Array, ""],
     covariance: Float[Array, "q q"],
-    scale: float,
-    inner: Inner,
+    scale: Float[Array, ""],
+    inner: str,
     moves: int,
     batch: int,
 ) -> tuple[Float[Array, "p q"], Float[Array, " p"]]:
@@ -271,7 +269,7 @@ def _swept(
 Kernel = tuple[Callable[..., Any], Callable[..., Any]]
 
 
-def _random_walk(covariance: Float[Array, "q q"], scale: float, q: int) -> Kernel:
+def _random_walk(covariance: Float[Array, "q q"], scale: Array, q: int) -> Kernel:
     """Metropolis steps of the best size for a normal density: 2.38 / sqrt(q) of its covariance's root."""
     root = jnp.linalg.cholesky(covariance) * (scale * 2.38 / np.sqrt(q))
     kernel = random_walk.build_additive_step()
@@ -285,7 +283,7 @@ def _random_walk(covariance: Float[Array, "q q"], scale: float, q: int) -> Kerne
     return random_walk.init, step
 
 
-def _hamiltonian(covariance: Float[Array, "q q"], scale: float, q: int) -> Kernel:
+def _hamiltonian(covariance: Float[Array, "q q"], scale: Array, q: int) -> Kernel:
     """Hamiltonian trajectories; the step starts at the stable size for a normal density of that covariance."""
     kernel = hmc.build_kernel()
 

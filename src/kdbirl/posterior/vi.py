@@ -9,7 +9,7 @@ The coordinates are scaled by the prior's mean and standard deviation, so that o
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ from kdbirl.posterior.target import Target, starting_points
 from kdbirl.precision import float64
 from kdbirl.progress import Progress
 
-Family = Literal["full-rank", "mean-field"]
+FAMILIES = ("full-rank", "mean-field")
 
 BLOCK = 500  # steps per compiled call
 SCALING_DRAWS = 1000  # prior draws for the scale of the coordinates
@@ -44,7 +44,7 @@ class Scaled(NamedTuple):
 class VI:
     """A normal approximation in the unconstrained space. `samples` points per step estimate the gradient."""
 
-    family: Family = "full-rank"
+    family: str = "full-rank"
     steps: int = 5000
     draws: int = 4000
     samples: int = 16
@@ -53,8 +53,8 @@ class VI:
 
     def __post_init__(self) -> None:
         require_counts(self.name, steps=self.steps, draws=self.draws, samples=self.samples)
-        if self.family not in ("full-rank", "mean-field"):
-            raise InputError(f"VI(family={self.family!r}) must be full-rank or mean-field.")
+        if self.family not in FAMILIES:
+            raise InputError(f"VI(family={self.family!r}) must be {' or '.join(FAMILIES)}.")
         if not self.learning_rate > 0:
             raise InputError(f"VI(learning_rate={self.learning_rate}) must be positive.")
 
@@ -116,7 +116,7 @@ def _first_state(sampler: VI, mean: Float[Array, " q"]) -> Any:
 
 
 @partial(jax.jit, static_argnames="sampler")
-def _block(sampler: VI, target: Target, scaled: Scaled, state: Any, key: Array, first: int) -> tuple[Any, Array]:
+def _block(sampler: VI, target: Target, scaled: Scaled, state: Any, key: Array, first: Array) -> tuple[Any, Array]:
     """A block of steps and their ELBOs."""
     vi = meanfield_vi if sampler.family == "mean-field" else fullrank_vi
     log_density, optimizer = partial(_log_density, target, scaled), sampler._optimizer

@@ -6,6 +6,7 @@ import io
 from typing import Any
 
 from kdbirl.posterior.result import Posterior
+from kdbirl.report.choices import how_it_was_made, question
 from kdbirl.report.plots import plot_intervals, plot_marginals, plot_pairs, plot_trace
 
 _STYLE = """
@@ -13,7 +14,8 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #8884; }
-th:first-child, td:first-child { text-align: left; }
+th:first-child, td:first-child, .words td { text-align: left; }
+.words th { font-weight: normal; vertical-align: top; white-space: nowrap; opacity: .75; }
 img { max-width: 100%; height: auto; background: #fff; }
 .scroll { overflow-x: auto; }
 .card { border-left: .4rem solid #888; padding: .3rem 1rem; margin: .5rem 0; }
@@ -34,17 +36,12 @@ def report_page(posterior: Posterior, title: str) -> str:
         "<h2>How it was made</h2>",
         _settings_table(posterior),
     ]
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{html.escape(title)}</title>'
-    joined = "\n".join(body)
-    return f'<!doctype html>\n<html lang="en"><head>{head}<style>{_STYLE}</style></head>\n<body>\n{joined}\n</body></html>\n'
-
-
-def question(posterior: Posterior) -> str:
-    """What was asked, in a sentence."""
-    tasks, rows = len(posterior.task_names), int(posterior.task_rows.sum())
-    return (
-        f"The reward of a new task ({len(posterior.names)} parameters) from {len(posterior.expert_features)} expert rows, "
-        f"given {rows} rows of {tasks} training tasks with known rewards."
+    head = [
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width">',
+        f"<title>{html.escape(title)}</title><style>{_STYLE}</style>",
+    ]
+    return "\n".join(
+        ['<!doctype html>\n<html lang="en"><head>', *head, "</head>\n<body>", *body, "</body></html>", ""]
     )
 
 
@@ -57,7 +54,7 @@ def _card(name: str, colour: str, sentence: str) -> str:
 
 def _summary_table(posterior: Posterior) -> str:
     table = posterior.summary()
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in table.columns)
+    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in table.columns)
     rows = ("".join(f"<td>{_cell(value)}</td>" for value in row) for row in table.iter_rows())
     return f'<div class="scroll"><table><tr>{head}</tr>{"".join(f"<tr>{row}</tr>" for row in rows)}</table></div>'
 
@@ -77,34 +74,21 @@ def _figures(posterior: Posterior) -> list[tuple[Any, str]]:
 
 def _figure(figure: Any, text: str) -> str:
     stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=130, bbox_inches="tight")
-    data = base64.b64encode(stream.getvalue()).decode()
-    return f'<figure><img alt="{html.escape(text)}" src="data:image/png;base64,{data}"><figcaption>{html.escape(text)}</figcaption></figure>'
+    figure.savefig(stream, format="png", dpi=130, bbox_inches="tight", metadata={"Software": None})
+    data, words = base64.b64encode(stream.getvalue()).decode(), html.escape(text)
+    image = f'<img alt="{words}" src="data:image/png;base64,{data}">'
+    return f"<figure>{image}<figcaption>{words}</figcaption></figure>"
 
 
 def _settings_table(posterior: Posterior) -> str:
-    rows = []
-    for name, value in how_it_was_made(posterior).items():
-        text = "; ".join(value) if isinstance(value, list) else str(value)
-        rows.append(f"<tr><td>{html.escape(name)}</td><td>{html.escape(text)}</td></tr>")
-    return f'<div class="scroll"><table>{"".join(rows)}</table></div>'
+    choices = how_it_was_made(posterior) | {"made with": _versions(posterior)}
+    rows = [
+        f'<tr><th scope="row">{html.escape(name)}</th><td>{html.escape(text)}</td></tr>'
+        for name, text in choices.items()
+    ]
+    return f'<div class="scroll"><table class="words">{"".join(rows)}</table></div>'
 
 
-def how_it_was_made(posterior: Posterior) -> dict[str, Any]:
-    """Every choice that the numbers depend on: defaults too are always told."""
-    settings = posterior.settings
-    width = posterior.h if isinstance(posterior.h, tuple) else (posterior.h,)
-    return {
-        "method": posterior.method,
-        "prior": settings.get("prior", ""),
-        "features": f"{settings.get('features', '')} ({len(posterior.feature_names)} columns)",
-        "kernel": f"{settings.get('kernel', '')}, h = {', '.join(f'{w:.4g}' for w in width if w is not None)}",
-        "reward kernel": f"{settings.get('reward_kernel', '')}, h' = {posterior.h_reward:.4g}"
-        if posterior.h_reward is not None
-        else "",
-        "bandwidths by": posterior.bandwidth_rule,
-        "power": f"{posterior.power:g}",
-        "sampler": posterior.sampler,
-        "seed": posterior.seed,
-        "notes": settings.get("notes", []),
-    }
+def _versions(posterior: Posterior) -> str:
+    versions = posterior.settings.get("versions", {})
+    return ", ".join(f"{name} {versions[name]}" for name in ("kdbirl", "python", "jax", "blackjax") if name in versions)

@@ -2,44 +2,52 @@
 
 import hashlib
 import json
-import os
+import math
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from kdbirl.demos.tables import find_files
 from kdbirl.errors import FileProblem
-from kdbirl.installation import package_versions
+from kdbirl.files import write_text
+from kdbirl.installation import is_writable, package_versions
 from kdbirl.methods.kdbirl import KDBIRL
 from kdbirl.posterior.result import Posterior
+from kdbirl.report.choices import how_it_was_made
 from kdbirl.report.html import report_page
 
 FILES = {
-    "posterior.nc": "the draws and everything about them (ArviZ opens it)",
-    "summary.csv": "mean, sd, quantiles and diagnostics of each parameter",
-    "diagnosis.json": "convergence and the report card",
     "report.html": "the page to look at",
+    "summary.csv": "mean, sd, quantiles and diagnostics of each parameter",
+    "posterior.nc": "the draws and everything about them; ArviZ opens it",
+    "diagnosis.json": "convergence and the report card",
     "model.npz": "the fitted model, for kb.load_model",
     "manifest.json": "versions, seed, configuration, hashes, timings",
 }
 
 
 def refuse_existing(directory: Path) -> None:
-    """A run is never overwritten."""
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise FileProblem(f"{directory} already exists and is not empty; name a new run directory with --out.")
-    parent = directory.resolve().parent
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise FileProblem(f"{directory} cannot be made: {parent} is not a directory that you can write to.")
+    """A run is never overwritten, and a place that cannot be written is named before the work, not after it."""
+    if directory.is_dir() and any(directory.iterdir()):
+        raise FileProblem(f"{directory} already exists and is not empty; choose another directory for this run.")
+    if directory.exists() and not directory.is_dir():
+        raise FileProblem(f"{directory} already exists and is a file; choose another directory for this run.")
+    parent = directory.absolute().parent
+    if not parent.is_dir():
+        raise FileProblem(f"{directory} cannot be made: there is no directory {parent}; make it first.")
+    if not is_writable(parent):
+        raise FileProblem(f"{directory} cannot be made: you cannot write to {parent}; choose another place.")
 
 
 def write_run(
     directory: Path,
     posterior: Posterior,
-    model: KDBIRL | None,
-    inputs: Sequence[Path],
+    model: KDBIRL,
+    inputs: Sequence[str | Path],
     configuration: Mapping[str, Any],
     timings: Mapping[str, float],
 ) -> None:
@@ -47,41 +55,68 @@ def write_run(
     refuse_existing(directory)
     with _directory_whole_or_not_at_all(directory) as unfinished:
         posterior.save(unfinished / "posterior.nc")
-        posterior.summary().write_csv(unfinished / "summary.csv")
-        (unfinished / "diagnosis.json").write_text(json.dumps(diagnosis(posterior), indent=2), encoding="utf-8")
-        (unfinished / "report.html").write_text(report_page(posterior, f"kdbirl: {directory.name}"), encoding="utf-8")
-        if model is not None:
-            model.save(unfinished / "model.npz")
+        write_text(unfinished / "summary.csv", posterior.summary().write_csv())
+        write_text(unfinished / "diagnosis.json", as_json(diagnosis(posterior)))
+        write_text(unfinished / "report.html", report_page(posterior, f"kdbirl: {directory.absolute().name}"))
+        model.save(unfinished / "model.npz")
+        outputs = {path.name: _sha256(path) for path in sorted(unfinished.iterdir())}
         manifest = {
+            "written": datetime.now(UTC).isoformat(timespec="seconds"),
+            "working_directory": str(Path.cwd()),
             "configuration": dict(configuration),
             "seed": posterior.seed,
             "versions": package_versions(),
-            "inputs": {str(path): _sha256(path) for path in inputs if path.is_file()},
-            "outputs": {path.name: _sha256(path) for path in sorted(unfinished.iterdir())},
+            "inputs": _hashes(inputs),
+            "outputs": outputs,
             "timings": {name: round(seconds, 3) for name, seconds in timings.items()},
         }
-        (unfinished / "manifest.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
+        write_text(unfinished / "manifest.json", as_json(manifest))
 
 
 def diagnosis(posterior: Posterior) -> dict[str, Any]:
     """Convergence and the report card as plain values."""
     checks = posterior.convergence
+    per_parameter = {name: getattr(checks, name).tolist() for name in ("r_hat", "ess_bulk", "ess_tail")}
     return {
         "sampler": posterior.sampler,
         "converged": checks.ok,
         "sentence": checks.sentence,
         "divergences": checks.divergences,
-        "r_hat": dict(zip(posterior.names, _numbers(checks.r_hat), strict=True)),
-        "ess_bulk": dict(zip(posterior.names, _numbers(checks.ess_bulk), strict=True)),
-        "ess_tail": dict(zip(posterior.names, _numbers(checks.ess_tail), strict=True)),
+        **{name: dict(zip(posterior.names, values, strict=True)) for name, values in per_parameter.items()},
         "report_card": posterior.report_card(),
         "notes": posterior.settings.get("notes", []),
     }
 
 
-def _numbers(values: Any) -> list[float | None]:
-    """Floats, with None for NaN, which JSON does not have."""
-    return [float(value) if value == value else None for value in values]
+def run_json(posterior: Posterior, directory: Path) -> str:
+    """What `kdbirl fit --json` prints: the summary, every choice, the diagnosis, and where the files are."""
+    return as_json(
+        {
+            "out": str(directory),
+            "files": {name: str(directory / name) for name in FILES},
+            "summary": posterior.summary().to_dicts(),
+            "choices": how_it_was_made(posterior),
+            **diagnosis(posterior),
+        }
+    )
+
+
+def as_json(content: Any) -> str:
+    """JSON text, with null where a number is not finite: JSON has neither NaN nor infinity."""
+    return json.dumps(_finite(content), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, Mapping):
+        return {str(name): _finite(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def _hashes(inputs: Sequence[str | Path]) -> dict[str, str]:
+    """SHA-256 of every file that was read; a directory or a pattern is many."""
+    return {str(path): _sha256(path) for source in inputs for path, _ in find_files(source)}
 
 
 def _sha256(path: Path) -> str:
@@ -91,14 +126,14 @@ def _sha256(path: Path) -> str:
 
 @contextmanager
 def _directory_whole_or_not_at_all(directory: Path) -> Iterator[Path]:
-    unfinished = directory.with_name(f".{directory.name}.{secrets.token_hex(4)}.unfinished")
+    unfinished = directory.absolute().with_name(f".{directory.absolute().name}.{secrets.token_hex(4)}.unfinished")
     try:
         unfinished.mkdir()
         yield unfinished
-        if directory.is_dir():
-            directory.rmdir()  # an empty directory of that name: it was checked
-        unfinished.rename(directory)
+        unfinished.rename(directory)  # over an empty directory of that name too, never over a full one
+    except FileProblem as problem:  # of one of the files: under the name that the user knows
+        raise FileProblem(str(problem).replace(str(unfinished), str(directory))) from problem
     except OSError as error:
-        raise FileProblem(f"{directory} cannot be written: {error.strerror or error}.") from error
+        raise FileProblem(f"{directory} cannot be written: {error.strerror or error}; choose another place.") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
