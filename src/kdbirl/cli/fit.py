@@ -3,130 +3,84 @@
 import sys
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-TABLES, MODEL, SAMPLING, OUTPUT = "Tables", "Model", "Sampling", "Output"
-
-# Keyword-only, so that the options stand in the order in which they are explained, whether required or not.
+tables, model_choices, sampling, output = (
+    partial(typer.Option, rich_help_panel=panel) for panel in ("Tables", "Model", "Sampling", "Output")
+)
+Names = str  # separated by commas
 
 
 def fit(
-    *,
+    *,  # so that the options stand in the order in which they are explained, whether required or not
     training: Annotated[
-        str,
-        typer.Option(
-            metavar="TABLE",
-            rich_help_panel=TABLES,
-            help="Training demonstrations, a row per step: Parquet or CSV file, directory or 'pattern'.",
-        ),
+        str, tables(metavar="TABLE", help="Training demonstrations, a row per step: file, directory or 'pattern'.")
     ],
-    rewards: Annotated[
-        str, typer.Option(metavar="TABLE", rich_help_panel=TABLES, help="The known rewards, a row per training task.")
-    ],
-    expert: Annotated[
-        str, typer.Option(metavar="TABLE", rich_help_panel=TABLES, help="Demonstrations of the new task.")
-    ],
-    state: Annotated[
-        str, typer.Option(metavar="NAMES", rich_help_panel=TABLES, help="State columns, separated by commas.")
-    ],
-    action: Annotated[
-        str | None, typer.Option(metavar="NAMES", rich_help_panel=TABLES, help="Action column, or columns.")
-    ] = None,
-    task: Annotated[
-        str, typer.Option(metavar="NAME", rich_help_panel=TABLES, help="Column of the task's name, in both tables.")
-    ] = "task",
+    rewards: Annotated[str, tables(metavar="TABLE", help="The known rewards, a row per training task.")],
+    expert: Annotated[str, tables(metavar="TABLE", help="Demonstrations of the new task.")],
+    state: Annotated[Names, tables(metavar="NAMES", help="State columns, separated by commas.")],
+    action: Annotated[Names | None, tables(metavar="NAMES", help="Action column, or columns.")] = None,
+    task: Annotated[str, tables(metavar="NAME", help="Column of the task's name, in both tables.")] = "task",
     reward: Annotated[
-        str | None, typer.Option(metavar="NAMES", rich_help_panel=TABLES, help="Reward columns; all others if not given.")
+        Names | None, tables(metavar="NAMES", help="Reward columns; all but the task's if not given.")
     ] = None,
-    episode: Annotated[
-        str, typer.Option(metavar="NAME", rich_help_panel=TABLES, help="Column of the episode, if there is one.")
-    ] = "episode",
-    step: Annotated[
-        str, typer.Option(metavar="NAME", rich_help_panel=TABLES, help="Column that orders an episode, if any.")
-    ] = "step",
+    episode: Annotated[str, tables(metavar="NAME", help="Column of the episode, if there is one.")] = "episode",
+    step: Annotated[str, tables(metavar="NAME", help="Column that orders an episode, if any.")] = "step",
     expert_columns: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PAIRS", rich_help_panel=TABLES, help="Other names in the expert table: x=pos_x,action=act."
-        ),
+        Names | None, tables(metavar="PAIRS", help="Other names in the expert table: x=pos_x,action=act")
     ] = None,
     discrete_states: Annotated[
-        bool, typer.Option("--discrete-states", rich_help_panel=TABLES, help="The state is a label, not a quantity.")
+        bool, tables("--discrete-states", help="The state column holds labels, not a quantity.")
     ] = False,
-    n_states: Annotated[
-        int | None, typer.Option(metavar="N", min=1, rich_help_panel=TABLES, help="States are 0 to N - 1, no others.")
-    ] = None,
-    n_actions: Annotated[
-        int | None, typer.Option(metavar="N", min=1, rich_help_panel=TABLES, help="Actions are 0 to N - 1, no others.")
-    ] = None,
-    actions: Annotated[
-        str | None, typer.Option(metavar="LABELS", rich_help_panel=TABLES, help="Actions are these labels, no others.")
-    ] = None,
+    n_states: Annotated[int | None, tables(metavar="N", help="States are 0 to N - 1, no others.")] = None,
+    n_actions: Annotated[int | None, tables(metavar="N", help="Actions are 0 to N - 1, no others.")] = None,
+    actions: Annotated[Names | None, tables(metavar="NAMES", help="Actions are these labels, no others.")] = None,
     prior: Annotated[
         list[str],
-        typer.Option(
-            rich_help_panel=MODEL,
+        model_choices(
+            metavar="PRIOR",
             help="uniform:low,high | normal:mean,sd | truncated-normal:mean,sd,low,high | beta:a,b,low,high | "
-            "laplace:mean,scale. For one parameter: w_x=normal:0,1; repeat for the others.",
+            "laplace:mean,scale. For one parameter: w_x=normal:0,1, and again for others.",
         ),
     ],
     features: Annotated[
         str,
-        typer.Option(
-            rich_help_panel=MODEL,
+        model_choices(
+            metavar="MAP",
             help="standardize | identity | onehot | onehot-states | onehot-actions | columns:x,y | grid:5; "
-            "several as grid:5+onehot-actions.",
+            "several as grid:5+onehot-actions",
         ),
     ] = "standardize",
     bandwidth: Annotated[
-        str, typer.Option(rich_help_panel=MODEL, help="paper | silverman | scott | median | cv, or h,h_reward.")
+        str, model_choices(metavar="RULE", help="paper | silverman | scott | median | cv, or numbers h,h_reward")
     ] = "median",
     kernel: Annotated[
-        str, typer.Option(rich_help_panel=MODEL, help="gaussian | laplace | uniform | triangular | epanechnikov")
+        str, model_choices(metavar="NAME", help="gaussian | laplace | uniform | triangular | epanechnikov")
     ] = "gaussian",
-    distance: Annotated[
-        str, typer.Option(rich_help_panel=MODEL, help="euclidean | manhattan | cosine | dot")
-    ] = "euclidean",
-    reward_kernel: Annotated[str, typer.Option(rich_help_panel=MODEL, help="As --kernel, for rewards.")] = "gaussian",
-    reward_distance: Annotated[
-        str, typer.Option(rich_help_panel=MODEL, help="As --distance, for rewards.")
-    ] = "euclidean",
+    distance: Annotated[str, model_choices(metavar="NAME", help="euclidean | manhattan | cosine | dot")] = "euclidean",
+    reward_kernel: Annotated[str, model_choices(metavar="NAME", help="As --kernel, for rewards.")] = "gaussian",
+    reward_distance: Annotated[str, model_choices(metavar="NAME", help="As --distance, for rewards.")] = "euclidean",
     conditional: Annotated[
-        str, typer.Option(rich_help_panel=MODEL, help="state-action (the paper) | action, for other starts.")
+        str, model_choices(metavar="NAME", help="state-action (the paper) | action (for other starts)")
     ] = "state-action",
     task_weights: Annotated[
-        str, typer.Option(rich_help_panel=MODEL, help="rows (the paper) | equal, for tasks of unequal size.")
+        str, model_choices(metavar="NAME", help="rows (the paper) | equal (large tasks do not dominate)")
     ] = "rows",
-    power: Annotated[float, typer.Option(rich_help_panel=MODEL, help="Power of the likelihood; 1 is the paper.")] = 1.0,
-    sampler: Annotated[
-        str, typer.Option(rich_help_panel=SAMPLING, help="auto | nuts | hmc | metropolis | smc | vi | grid")
-    ] = "auto",
-    chains: Annotated[
-        int | None, typer.Option(metavar="N", min=1, rich_help_panel=SAMPLING, help="Number of chains.")
-    ] = None,
-    draws: Annotated[
-        int | None, typer.Option(metavar="N", min=1, rich_help_panel=SAMPLING, help="Draws of each chain.")
-    ] = None,
+    power: Annotated[float, model_choices(metavar="X", help="Power of the likelihood; 1 is the paper.")] = 1.0,
+    sampler: Annotated[str, sampling(metavar="NAME", help="auto | grid | nuts | hmc | metropolis | smc | vi")] = "auto",
+    chains: Annotated[int | None, sampling(metavar="N", help="Number of chains.")] = None,
+    draws: Annotated[int | None, sampling(metavar="N", help="Draws of each chain.")] = None,
     warmup: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, rich_help_panel=SAMPLING, help="Steps before the draws (nuts, hmc, metropolis)."),
+        int | None, sampling(metavar="N", help="Steps of each chain before its draws (nuts, hmc, metropolis).")
     ] = None,
-    seed: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=0, max=2**32 - 1, rich_help_panel=SAMPLING, help="The same seed gives the same numbers."
-        ),
-    ] = 0,
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", rich_help_panel=OUTPUT, help="Run directory to make; it must not exist yet.")
-    ],
-    as_json: Annotated[
-        bool, typer.Option("--json", rich_help_panel=OUTPUT, help="Print one JSON object instead of text.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", rich_help_panel=OUTPUT, help="Print only errors.")] = False,
+    seed: Annotated[int, sampling(metavar="N", help="The same seed gives the same numbers.")] = 0,
+    out: Annotated[Path, output(metavar="DIR", help="Run directory to make; it must not exist yet.")],
+    as_json: Annotated[bool, output("--json", help="Print one JSON object instead of text.")] = False,
+    quiet: Annotated[bool, output("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """The posterior over a new task's reward, from training demonstrations with known rewards."""
     configuration = {name: str(value) if isinstance(value, Path) else value for name, value in locals().items()}
@@ -156,7 +110,7 @@ def fit(
         conditional=conditional,
         task_weights=task_weights,
     )
-    columns = {
+    columns: dict[str, Any] = {
         "state": separated(state),
         "action": one_or_more(action),
         "episode": episode,

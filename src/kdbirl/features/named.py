@@ -24,9 +24,8 @@ _WITH_A_CHOICE: dict[str, Callable[[str], FeatureMap]] = {
 
 
 def named_features(text: str) -> FeatureMap:
-    """`standardize` (the default), `identity`, `onehot`, `onehot-states`, `onehot-actions`, `columns:x,y`, `grid:5` or `grid:5x3`.
-
-    Several side by side: `grid:5+onehot-actions`.
+    """A map by name: `standardize` (the default), `identity`, `onehot`, `onehot-states`, `onehot-actions`,
+    `columns:x,y`, `grid:5` or `grid:5x3`. Several side by side: `grid:5+onehot-actions`.
     """
     return reduce(add, (_one(part.strip()) for part in text.split("+")))
 

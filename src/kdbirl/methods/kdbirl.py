@@ -101,6 +101,7 @@ class KDBIRL:
             raise InputError(
                 f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays."
             )
+        seed = _whole_number(seed)
         if bank.n_tasks < 2:
             raise InputError(
                 "The bank has one task. One task cannot say how behaviour changes with the reward: at least two, with "

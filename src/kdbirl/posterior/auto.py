@@ -16,7 +16,7 @@ from kdbirl.progress import Progress
 class Auto:
     """Grid where three directions or fewer are informed and it is exact; else NUTS, or SMC without a gradient.
 
-    chains and draws (of each chain) are those of whichever is taken; warmup is for NUTS. SMC takes more if it needs them.
+    chains, and draws of each, are those of whichever is taken; warmup is for NUTS. SMC never takes fewer than usual.
     """
 
     chains: int = 4

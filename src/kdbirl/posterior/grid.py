@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 from kdbirl.errors import SamplingError
 from kdbirl.posterior.cells import CellTree
 from kdbirl.posterior.sampler import Draws, Problem, require_counts
-from kdbirl.posterior.target import Target
+from kdbirl.posterior.target import Target, density_problem
 from kdbirl.precision import float64
 from kdbirl.progress import Progress
 
@@ -159,6 +159,8 @@ def _tree(grid: Grid, low: np.ndarray, high: np.ndarray, density: _Density, prob
     tree = CellTree(low, high, probes, density)
     tree.refine(grid.max_cells)
     values = density(probes)
+    if not np.isfinite(max(values.max(), tree.values.max())):
+        raise GridUnsuitable(str(density_problem("zero", len(probes))))
     for _ in range(ROUNDS):
         relevant = values > max(values.max(), tree.values.max()) - RELEVANT
         cells = tree.find(probes[relevant])

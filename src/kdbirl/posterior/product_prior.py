@@ -129,8 +129,8 @@ class _UserDensity:
             value = jnp.asarray(self.function(reward), dtype=reward.dtype).reshape(())
         except Exception as problem:
             raise InputError(
-                f"The prior's log density failed: {str(problem).splitlines()[0]} Write it with jax.numpy, as a function "
-                "of the reward vector that returns one number."
+                f"The prior's log density failed: {str(problem).splitlines()[0]} Write it with jax.numpy, as a "
+                "function of the reward vector that returns one number."
             ) from problem
         return jnp.where(inside, value, -jnp.inf)
 

@@ -40,9 +40,7 @@ def report_page(posterior: Posterior, title: str) -> str:
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width">',
         f"<title>{html.escape(title)}</title><style>{_STYLE}</style>",
     ]
-    return "\n".join(
-        ['<!doctype html>\n<html lang="en"><head>', *head, "</head>\n<body>", *body, "</body></html>", ""]
-    )
+    return "\n".join(['<!doctype html>\n<html lang="en"><head>', *head, "</head>\n<body>", *body, "</body></html>", ""])
 
 
 def _card(name: str, colour: str, sentence: str) -> str:
