@@ -7,6 +7,7 @@ user would, and looks at the posterior. `make demo` calls it.
 import argparse
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,7 @@ def main(out: Path, seed: int = 0) -> np.ndarray:
     tables = out / "tables"
     tables.mkdir(parents=True, exist_ok=True)
     write_tables(tables, seed)
-    run = out / f"run-{len(list(out.glob('run-*'))) + 1}"
+    run = next(place for number in count(1) if not (place := out / f"run-{number}").exists())
     command = ["kdbirl", "fit", "--training", "training.parquet", "--rewards", "rewards.csv", "--expert", "expert.csv"]
     command += [
         "--state",

@@ -92,9 +92,10 @@ def test_a_fault_of_ours_shows_its_traceback_only_when_asked(wanted, failing_ver
     assert ("Traceback" in shown) == bool(wanted)
 
 
-def test_interrupting_is_exit_code_130(failing_verb):
+def test_interrupting_is_exit_code_130(failing_verb, capsys):
     failing_verb(KeyboardInterrupt())
     assert cli.run(["fail"]) == 130
+    assert capsys.readouterr().err == "kdbirl: Stopped.\n"
 
 
 def test_a_closed_pipe_is_no_traceback():

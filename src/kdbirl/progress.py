@@ -5,7 +5,18 @@ Library code reports to a `Progress`; only the command line decides what is show
 
 import sys
 import time
-from typing import Protocol, TextIO, runtime_checkable
+from typing import Protocol, runtime_checkable
+
+
+@runtime_checkable
+class Stream(Protocol):
+    """What progress is written to: `sys.stderr`, or whatever stands in for it in a notebook or a test."""
+
+    def write(self, text: str, /) -> int: ...
+
+    def flush(self) -> None: ...
+
+    def isatty(self) -> bool: ...
 
 
 @runtime_checkable
@@ -30,7 +41,7 @@ class Silent:
 class Lines:
     """At most one line every `every` seconds, for logs and pipes; short jobs print nothing."""
 
-    def __init__(self, stream: TextIO | None = None, every: float = 2.0) -> None:
+    def __init__(self, stream: Stream | None = None, every: float = 2.0) -> None:
         self._stream = stream or sys.stderr
         self._every = every
         self._printed: dict[str, float] = {}
@@ -84,7 +95,7 @@ class Bar:
         self._tasks.clear()
 
 
-def for_stream(stream: TextIO, quiet: bool) -> Progress:
+def for_stream(stream: Stream, quiet: bool) -> Progress:
     """The progress that suits where the output goes."""
     if quiet:
         return Silent()

@@ -1,4 +1,4 @@
-"""Small posteriors whose exact answer is known by brute force: Eq. 6 as a double sum over rows, on a dense grid, in NumPy.
+"""Small posteriors whose exact answer is known by brute force: Eq. 6 as a double sum over rows, on a dense NumPy grid.
 
 Nothing here uses the package's own grid, compression or kernels for the reference. Problems of one family have the same
 shapes, so that a sampler is compiled once for all of them.
@@ -6,7 +6,7 @@ shapes, so that a sampler is compiled once for all of them.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 
 import jax
 import jax.numpy as jnp
@@ -204,7 +204,7 @@ MAKERS: dict[str, Callable[[], Setting]] = {
 }
 
 
-@lru_cache(maxsize=None)
+@cache
 def setting(name: str) -> Setting:
     """A problem by name; the quadrature runs once."""
     return MAKERS[name]()

@@ -7,7 +7,8 @@ right samplers in about one of 300 runs with fresh seeds. The seeds are fixed, s
 """
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ from arviz_stats.base.array import array_stats
 from scipy import stats
 
 from kdbirl.errors import InputError, SamplingError
+from kdbirl.posterior import smc
 from kdbirl.posterior.grid import Grid
 from kdbirl.posterior.mcmc import HMC, NUTS, Metropolis
 from kdbirl.posterior.priors import Normal, Uniform
@@ -51,7 +53,7 @@ EXACT += [(name, "compact") for name in ("metropolis", "smc", "grid")]
 TRACES: dict[tuple[str, str], int] = {}
 
 
-@lru_cache(maxsize=None)
+@cache
 def drawn(sampler: str, problem: str) -> Draws:
     """Draws of a sampler on a problem; each pair runs once for all tests. How often it traced the density is kept."""
     before = Traces.count
@@ -169,14 +171,25 @@ class TestContract:
         SAMPLERS[sampler].sample(setting("corner").problem, 0, Recorder())
         assert seen
         assert seen[-1][1] == seen[-1][2]
-        assert all(earlier[1] <= later[1] for earlier, later in zip(seen, seen[1:], strict=False))
+        assert all(earlier[1] <= later[1] for earlier, later in pairwise(seen))
+
+
+@pytest.mark.parametrize(("warmup", "draws", "thin"), [(500, 30, 1), (500, 130, 7), (0, 20, 1), (37, 250, 2)])
+def test_thinning_and_fewer_draws_only_leave_draws_out(warmup: int, draws: int, thin: int) -> None:
+    """Whatever the block of iterations that they fall in: the same chains, seen less often."""
+    problem = setting("corner").problem
+    whole = drawn("hmc", "corner") if warmup == 500 else HMC(warmup=warmup, draws=500).sample(problem, 0, Silent())
+    part = HMC(warmup=warmup, draws=draws, thin=thin).sample(problem, 0, Silent())
+    expected = whole.draws[:, thin - 1 : draws * thin : thin]
+    np.testing.assert_array_equal(part.draws, expected)
+    assert part.stats["diverging"].shape == (4, draws)
 
 
 @pytest.mark.parametrize("sampler", ASYMPTOTICALLY_EXACT)
 def test_the_density_is_traced_a_few_times_and_then_never_again(sampler: str) -> None:
     """Another seed and other numbers of the same shape must not compile anything anew."""
     drawn(sampler, "mixed")
-    assert 1 <= TRACES[sampler, "mixed"] <= 20
+    assert 1 <= TRACES[sampler, "mixed"] <= 8
     other = replace(mixed(seed=7), power=0.9, h=0.6).problem
     before = Traces.count
     SAMPLERS[sampler].sample(other, 1, Silent())
@@ -225,12 +238,23 @@ def test_smc_estimates_the_evidence(problem: str) -> None:
     log_posterior = given.log_posterior(centres.reshape(-1, 2))
     expected = float(np.log(np.mean(np.exp(log_posterior))))
     runs = np.array(drawn("smc", problem).facts["log_evidence"])
-    assert abs(runs.mean() - expected) < 22.2 * max(runs.std(ddof=1), 0.002) / np.sqrt(len(runs))  # 1e-4 for a right one
+    assert abs(runs.mean() - expected) < 22.2 * max(runs.std(ddof=1), 0.002) / np.sqrt(
+        len(runs)
+    )  # 1e-4 for a right one
 
 
 def test_smc_by_gradients_agrees() -> None:
     draws = SMC(particles=500, runs=2, moves=3, inner="hmc").sample(setting("corner").problem, 3, Silent()).draws
     assert max(abs(score) for score in z_scores(draws, setting("corner").exact).values()) < Z_LIMIT
+
+
+def test_smc_in_batches_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many expert rows: particles are evaluated in parts, of which the last is smaller."""
+    sampler, problem = SMC(particles=1000, runs=1), setting("compact").problem
+    whole = sampler.sample(problem, 0, Silent())
+    monkeypatch.setattr(smc, "MOST_ENTRIES", 300 * 12)
+    parts = sampler.sample(problem, 0, Silent())
+    np.testing.assert_allclose(parts.draws, whole.draws, rtol=1e-8)
 
 
 @jax.tree_util.register_dataclass

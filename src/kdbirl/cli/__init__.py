@@ -14,6 +14,8 @@ from kdbirl.cli.doctor import doctor
 from kdbirl.cli.fit import fit
 from kdbirl.errors import KDBIRLError, KDBIRLWarning
 
+INTERRUPTED = 130  # what shells call a program that Ctrl-C has ended
+
 app = typer.Typer(
     name="kdbirl",
     add_completion=False,
@@ -55,6 +57,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
         code = app(args=words, prog_name="kdbirl", standalone_mode=False)
+        if code == INTERRUPTED:
+            return _sentence("Stopped.", INTERRUPTED)
         return code if isinstance(code, int) else 0
     except (KDBIRLError, typer.TyperException) as mistake:
         return _sentence(_text_of(mistake), 2)
@@ -62,7 +66,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123  (stays open: the interpreter flushes it at exit)
         return 1
     except typer.Abort:
-        return _sentence("Stopped.", 130)
+        return _sentence("Stopped.", INTERRUPTED)
     except OSError as problem:
         where = f"{problem.filename}: " if problem.filename else ""
         return _sentence(f"{where}{problem.strerror or problem}.", 2)

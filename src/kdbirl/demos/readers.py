@@ -244,6 +244,7 @@ def check_same_tasks(in_rows: Sequence[str], in_rewards: Sequence[str], rows: st
         complaints.append(f"{_listed(without_rows)} in {rewards} without rows in {rows}")
     if complaints:
         near = did_you_mean(without_reward[0], without_rows) if without_reward and without_rows else ""
+        near = near if near.startswith(" Did you mean") else ""  # the tasks that there are have just been listed
         raise InputError(f"{', and '.join(complaints)}; every task needs both.{near}")
 
 

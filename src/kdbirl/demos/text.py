@@ -20,6 +20,6 @@ def pairs(text: str | None) -> dict[str, str] | None:
     for pair in separated(text) or ():
         ours, equals, theirs = (part.strip() for part in pair.partition("="))
         if not (ours and equals and theirs):
-            raise InputError(f"{pair!r} should read ours=theirs, such as x=pos_x.")
+            raise InputError(f"The pair of column names {pair!r} should read ours=theirs, such as x=pos_x.")
         found[ours] = theirs
     return found or None

@@ -46,7 +46,9 @@ def _declared_levels(
     kind: str, levels: Collection[Any], declared: int | None
 ) -> tuple[tuple[str, ...] | None, int | None]:
     """The declared set as labels (None when it is just the codes 0..n-1), and its size."""
-    if len(levels) == 0 or (declared is not None and declared != len(levels)):
+    if len(levels) == 0:
+        raise InputError(f"{kind}s: the declared set is empty; name its members, or leave it out.")
+    if declared is not None and declared != len(levels):
         raise InputError(f"{kind}s: the declared set has {len(levels)} members, but the declared count is {declared}.")
     if all(isinstance(v, int | np.integer) for v in levels) and sorted(levels) == list(range(len(levels))):
         return None, len(levels)

@@ -7,7 +7,7 @@ progress can be shown; and the random key of an iteration depends on the seed, t
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -306,13 +306,14 @@ def run_chains(sampler: Chain, problem: Problem, seed: int, progress: Progress) 
         )
     state = sampler.start(starting_points(target, problem.prior, sampler.chains, seed, sampler.needs_gradient))
     adaptation = _first_adaptation(sampler, target.size)
+    kernel = replace(sampler, warmup=0, draws=1, thin=1)  # type: ignore[type-var]  # other counts, the same program
     keys = chain_keys(seed, range(sampler.chains))
     schedule = _Schedule.build(sampler.warmup, sampler.draws, sampler.thin)
     total = sampler.warmup + sampler.draws * sampler.thin
     kept: list[tuple[np.ndarray, dict[str, np.ndarray]]] = []
     for first in range(0, len(schedule.iterations), BLOCK):
         part = _Schedule(*(column[first : first + BLOCK] for column in schedule))
-        state, adaptation, rewards, info = _block(sampler, target, state, adaptation, keys, *part)
+        state, adaptation, rewards, info = _block(kernel, target, state, adaptation, keys, *part)
         if first + BLOCK > sampler.warmup:
             kept.append((np.asarray(rewards), {name: np.asarray(values) for name, values in info.items()}))
         done = min(first + BLOCK, total)

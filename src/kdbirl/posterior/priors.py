@@ -124,7 +124,7 @@ class _Family(Prior):
 def _compact(value: Any) -> str:
     """One number where all are equal, else all of them."""
     numbers = np.atleast_1d(np.asarray(value, dtype=float))
-    if (numbers == numbers[0]).all():
+    if len(numbers) == 1 or (numbers == numbers[0]).all():
         return f"{numbers[0]:g}"
     return "[" + " ".join(f"{number:g}" for number in numbers) + "]"
 
@@ -242,10 +242,8 @@ class Beta(_Family):
 
     def __post_init__(self) -> None:
         a, b, low, high = (np.asarray(v, float) for v in (self.a, self.b, self.low, self.high))
-        finite = np.isfinite(low) & np.isfinite(high)
-        self._require(
-            (a > 0) & (b > 0) & finite & (low < high), "a and b must be positive, low below high, both finite"
-        )
+        finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(low) & np.isfinite(high)
+        self._require((a > 0) & (b > 0) & finite & (low < high), "a and b must be positive, low below high, all finite")
 
     def _distribution(self) -> Any:
         a, b, low, high = (np.asarray(v, float) for v in (self.a, self.b, self.low, self.high))

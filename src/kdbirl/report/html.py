@@ -53,12 +53,13 @@ def _card(name: str, colour: str, sentence: str) -> str:
 def _summary_table(posterior: Posterior) -> str:
     table = posterior.summary()
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in table.columns)
-    rows = ("".join(f"<td>{_cell(value)}</td>" for value in row) for row in table.iter_rows())
+    rows = ("".join(f"<td>{_cell(*cell)}</td>" for cell in row.items()) for row in table.iter_rows(named=True))
     return f'<div class="scroll"><table><tr>{head}</tr>{"".join(f"<tr>{row}</tr>" for row in rows)}</table></div>'
 
 
-def _cell(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else html.escape(str(value))
+def _cell(column: str, value: Any) -> str:
+    digits = {"r_hat": ".3f", "ess_bulk": ".0f", "ess_tail": ".0f"}.get(column, ".4g")
+    return f"{value:{digits}}" if isinstance(value, float) else html.escape(str(value))
 
 
 def _figures(posterior: Posterior) -> list[tuple[Any, str]]:
