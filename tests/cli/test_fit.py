@@ -315,7 +315,7 @@ WRONG_CELLS = {
     "infinite in rewards": (("rewards", "w_x", 1, float("inf")), "row 2 (line 3) of rewards.csv, column 'w_x' is inf"),
     "empty task": (("training", "task", 3, None), "row 4 of training.parquet, column 'task' is empty"),
     "task without a reward": (("training", "task", 3, "d"), "task 'd' is in training.parquet without a reward in rew"),
-    "reward without rows": (("rewards", "task", 2, "see"), "task 'see' is in rewards.csv without rows in training.p"),
+    "task spelled otherwise": (("rewards", "task", 2, "C "), "task 'C' is in rewards.csv without rows in training.pa"),
     "repeated task": (("rewards", "task", 2, "a"), "row 3 (line 4) of rewards.csv, column 'task': task 'a' is there "),
 }
 
@@ -359,6 +359,7 @@ WRONG_OPTIONS = {
     "unknown option": ({"sampling": "nuts"}, "No such option: --sampling"),
     "declared actions": ({"n_actions": 2}, "has 3 different labels, but 2 were declared"),
     "declared labels": ({"actions": "left,right"}, "column 'action' is 'stay', outside the declared set."),
+    "empty declared set": ({"actions": ","}, "actions: the declared set is empty"),
     "no declared actions": ({"n_actions": 0}, "has 3 different labels, but 0 were declared"),
     "zero bandwidth": ({"bandwidth": "0,1"}, "The bandwidth h = 0 must be a positive, finite number"),
     "negative bandwidth": ({"bandwidth": "1,-0.4"}, "The bandwidth h_reward = -0.4 must be a positive, finite number"),
@@ -389,7 +390,7 @@ WRONG_OPTIONS = {
     "no task weights": ({"task_weights": "same"}, 'should be "rows" (the paper) or "equal"'),
     "no power": ({"power": 0}, "power=0.0 should be a positive number"),
     "negative seed": ({"seed": -1}, "seed=-1 should be a whole number from 0 to 4294967295."),
-    "labels for numbers": ({"state": "action,x"}, "column 'action'"),
+    "labels for numbers": ({"state": "task,x"}, "row 1 of training.parquet, column 'task' is 'a', which is not a num"),
 }
 
 
@@ -407,6 +408,12 @@ def test_an_empty_table(folder, capsys):
     tables.write_tables(folder)
     tables.training().clear().write_parquet("training.parquet")
     assert refused(folder, capsys) == "training.parquet: the table has no rows; at least one is needed."
+
+
+def test_a_reward_for_a_task_without_rows(folder, capsys):
+    lines("rewards.csv", lambda found: [*found, "d,0.5,0.5"])
+    sentence = "task 'd' is in rewards.csv without rows in training.parquet; every task needs both."
+    assert refused(folder, capsys) == sentence
 
 
 def test_a_bank_of_one_task(folder, capsys):

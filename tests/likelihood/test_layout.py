@@ -84,14 +84,18 @@ def test_progress_is_reported_to_the_end(monkeypatch: pytest.MonkeyPatch) -> Non
     assert recorder.steps == [(150 * 8, 150 * 21), (150 * 16, 150 * 21), (150 * 21, 150 * 21)]
 
 
-def test_tiles_hold_every_row_once_and_pad_with_weight_zero() -> None:
+@pytest.mark.parametrize("repeats", [1, 20])  # 20 times as many rows a task: the other way of copying them
+def test_tiles_hold_every_row_once_and_pad_with_weight_zero(repeats: int) -> None:
     _, rows, weights, tasks = bank()
-    tiles = tiled(rows, weights, tasks, width=16)
-    assert tiles.rows.shape[1:] == (16, 2)
+    rows, weights, tasks = (np.repeat(array, repeats, axis=0) for array in (rows, weights, tasks))
+    tiles = tiled(rows, weights, tasks, width=16, n=21)
+    assert tiles.rows.shape[2:] == (16, 2)
     real = tiles.log_weights > -np.inf
     np.testing.assert_array_equal(tiles.rows[real], rows)
     np.testing.assert_allclose(np.exp(tiles.log_weights[real]), weights, rtol=1e-15)
-    np.testing.assert_array_equal(np.repeat(tiles.tasks, 16).reshape(-1, 16)[real], tasks)
+    per_tile = real.reshape(-1, 16)[: len(tiles.tasks)]
+    np.testing.assert_array_equal(np.repeat(tiles.tasks, 16).reshape(-1, 16)[per_tile], tasks)
+    assert not real.reshape(-1, 16)[len(tiles.tasks) :].any()
 
 
 def test_padding_wastes_little() -> None:

@@ -26,7 +26,7 @@ from kdbirl.likelihood.kernels import PairKernel
 from kdbirl.precision import float64
 from kdbirl.progress import Progress, Silent
 
-PAIRS_PER_STEP = 2**20  # pairs in flight in one step of the scan: 8 MB of float64
+PAIRS_PER_STEP = 2**17  # pairs in flight in one step of the scan: 1 MB of float64, which stays in the cache
 TILE = 256  # rows of one task summed at once
 ROWS_PER_CALL = 2**18  # training rows per compiled call, so that progress can be shown
 EXPERT_BLOCK = 512  # expert rows per compiled call
@@ -35,12 +35,18 @@ LARGEST_SAFE_SUM = 1e290  # above this, terms of a user's kernel may have overfl
 LARGEST_SAFE_RADIUS = 100.0  # |x|/h up to which expanding the square costs less than 1e-11 in log K
 
 
+Part = tuple[np.ndarray, np.ndarray, np.ndarray, int]  # rows, weights, tasks and the width of their tiles
+
+
 @dataclass(frozen=True)
 class Tiles:
-    """Training rows in tiles of one task each; padding has log weight -inf."""
+    """Training rows in tiles of one task each, grouped into equal scan steps; padding has log weight -inf.
 
-    rows: Float[np.ndarray, "tiles width d"]
-    log_weights: Float[np.ndarray, "tiles width"]
+    `tasks` has the task of every tile that is not padding; the tiles of a task are neighbours.
+    """
+
+    rows: Float[np.ndarray, "steps group width d"]
+    log_weights: Float[np.ndarray, "steps group width"]
     tasks: Int[np.ndarray, " tiles"]
 
 
@@ -51,19 +57,27 @@ def tile_width(n_rows: int, n_tasks: int) -> int:
 
 
 def tiled(
-    rows: Float[np.ndarray, "m d"], weights: Float[np.ndarray, " m"], tasks: Int[np.ndarray, " m"], width: int
+    rows: Float[np.ndarray, "m d"], weights: Float[np.ndarray, " m"], tasks: Int[np.ndarray, " m"], width: int, n: int
 ) -> Tiles:
-    """Lay rows, sorted by task, out in tiles of one task each."""
+    """Lay rows, sorted by task, out in tiles; n expert rows will meet them."""
     first_row = np.concatenate([[0], np.flatnonzero(np.diff(tasks)) + 1])
     counts = np.diff(np.concatenate([first_row, [len(tasks)]]))
     tiles_of = -(-counts // width)
-    first_tile = np.concatenate([[0], np.cumsum(tiles_of)[:-1]])
-    position = np.arange(len(rows)) + np.repeat(first_tile * width - first_row, counts)
-    laid = np.zeros((int(tiles_of.sum()) * width, rows.shape[1]))
-    laid[position] = rows
+    count = int(tiles_of.sum())
+    group = max(1, min(count, PAIRS_PER_STEP // (n * width)))
+    steps = rounded_up(-(-count // group), 6)
+    laid = np.zeros((steps * group * width, rows.shape[1]))
     log_weights = np.full(len(laid), -np.inf)
-    log_weights[position] = np.log(weights)
-    shape = (-1, width)
+    own = np.log(weights)
+    place = (np.cumsum(tiles_of) - tiles_of) * width
+    if len(counts) * 64 < len(rows):  # few tasks: whole pieces are copied several times faster than single rows
+        for row, size, to in zip(first_row, counts, place, strict=True):
+            laid[to : to + size] = rows[row : row + size]
+            log_weights[to : to + size] = own[row : row + size]
+    else:
+        position = np.arange(len(rows)) + np.repeat(place - first_row, counts)
+        laid[position], log_weights[position] = rows, own
+    shape = (steps, group, width)
     return Tiles(laid.reshape(*shape, rows.shape[1]), log_weights.reshape(shape), np.repeat(tasks[first_row], tiles_of))
 
 
@@ -86,10 +100,10 @@ def task_log_sums(
     done = 0
     for start in range(0, len(rows), ROWS_PER_CALL):
         stop = min(start + ROWS_PER_CALL, len(rows))
-        tiles = tiled(rows[start:stop], weights[start:stop], tasks[start:stop], width)
+        part = rows[start:stop], weights[start:stop], tasks[start:stop], width
         for here, block in _blocks(expert):
             size = here.stop - here.start
-            sums = _block_sums(block, tiles, n_tasks, kernel, h, centre)[:size]
+            sums = _block_sums(block, part, n_tasks, kernel, h, centre)[:size]
             if not (sums < np.inf).all():
                 raise InputError(
                     "The kernel gives NaN or infinity for a pair of an expert row and a training row: it, and the "
@@ -136,20 +150,20 @@ def rounded_up(n: int, bits: int) -> int:
 
 
 def _block_sums(
-    block: np.ndarray, tiles: Tiles, n_tasks: int, kernel: PairKernel, h: np.ndarray, centre: np.ndarray | None
+    block: np.ndarray, part: Part, n_tasks: int, kernel: PairKernel, h: np.ndarray, centre: np.ndarray | None
 ) -> np.ndarray:
-    """(len(block), K) log sums over these tiles; with a centre, by the matrix product."""
-    steps = _steps(tiles, len(block))
-    sums = _plain(block, steps, kernel, h) if centre is None else _product(block, steps, float(h[0]), centre)
-    present, first = np.unique(tiles.tasks, return_index=True)  # the tiles of a task are neighbours
-    totals = np.add.reduceat(sums[:, : len(tiles.tasks)], first, axis=1)
+    """(len(block), K) log sums over a part of the training rows; with a centre, by the matrix product."""
+    tiles = tiled(*part, len(block))
+    sums = _plain(block, tiles, kernel, h) if centre is None else _product(block, tiles, float(h[0]), centre)
+    first = np.concatenate([[0], np.flatnonzero(np.diff(tiles.tasks)) + 1])
+    present = tiles.tasks[first]
+    totals = np.add.reduceat(sums, first, axis=0).T
     table = np.full((len(block), n_tasks), -np.inf)
     with np.errstate(divide="ignore"):  # an empty or underflowed sum
         table[:, present] = np.log(totals)
     for where, again in _out_of_range(block, totals, kernel):
-        scaled = _scaled(again, _steps(tiles, len(again)), kernel, h)
-        merged = np.logaddexp.reduceat(scaled[:, : len(tiles.tasks)], first, axis=1)
-        table[np.ix_(where, present)] = merged[: len(where)]
+        scaled = _scaled(again, tiled(*part, len(again)), kernel, h)
+        table[np.ix_(where, present)] = np.logaddexp.reduceat(scaled, first, axis=0).T[: len(where)]
     return table
 
 
@@ -162,37 +176,26 @@ def _out_of_range(block: np.ndarray, totals: np.ndarray, kernel: PairKernel) -> 
         yield lost[here], again
 
 
-def _steps(tiles: Tiles, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tiles grouped into equal scan steps (steps, group, width, ...), padded with tiles of weight zero."""
-    count, width, d = tiles.rows.shape
-    group = max(1, min(count, PAIRS_PER_STEP // (n * width)))
-    steps = rounded_up(-(-count // group), 6)
-    missing = steps * group - count
-    rows = np.concatenate([tiles.rows, np.zeros((missing, width, d))])
-    log_weights = np.concatenate([tiles.log_weights, np.full((missing, width), -np.inf)])
-    return rows.reshape(steps, group, width, d), log_weights.reshape(steps, group, width)
+def _scaled(block: np.ndarray, tiles: Tiles, kernel: PairKernel, h: np.ndarray) -> np.ndarray:
+    rows, log_weights = jnp.asarray(tiles.rows), jnp.asarray(tiles.log_weights)
+    return _by_tile(_scaled_tiles(jnp.asarray(block), rows, log_weights, jnp.asarray(h), kernel), tiles)
 
 
-def _scaled(block: np.ndarray, steps: tuple[np.ndarray, np.ndarray], kernel: PairKernel, h: np.ndarray) -> np.ndarray:
-    rows, log_weights = (jnp.asarray(array) for array in steps)
-    return _flat(_scaled_tiles(jnp.asarray(block), rows, log_weights, jnp.asarray(h), kernel))
+def _plain(block: np.ndarray, tiles: Tiles, kernel: PairKernel, h: np.ndarray) -> np.ndarray:
+    rows, log_weights = jnp.asarray(tiles.rows), jnp.asarray(tiles.log_weights)
+    return _by_tile(_plain_tiles(jnp.asarray(block), rows, log_weights, jnp.asarray(h), kernel), tiles)
 
 
-def _plain(block: np.ndarray, steps: tuple[np.ndarray, np.ndarray], kernel: PairKernel, h: np.ndarray) -> np.ndarray:
-    rows, log_weights = (jnp.asarray(array) for array in steps)
-    return _flat(_plain_tiles(jnp.asarray(block), rows, log_weights, jnp.asarray(h), kernel))
-
-
-def _product(block: np.ndarray, steps: tuple[np.ndarray, np.ndarray], h: float, centre: np.ndarray) -> np.ndarray:
+def _product(block: np.ndarray, tiles: Tiles, h: float, centre: np.ndarray) -> np.ndarray:
     scaled = (block - centre) / h
     left = np.concatenate([scaled, -0.5 * np.sum(scaled**2, axis=1, keepdims=True), np.ones((len(block), 1))], axis=1)
-    rows, log_weights = (jnp.asarray(array) for array in steps)
-    return _flat(_product_tiles(jnp.asarray(left), rows, log_weights, jnp.asarray(centre), jnp.asarray(h)))
+    rows, log_weights = jnp.asarray(tiles.rows), jnp.asarray(tiles.log_weights)
+    return _by_tile(_product_tiles(jnp.asarray(left), rows, log_weights, jnp.asarray(centre), jnp.asarray(h)), tiles)
 
 
-def _flat(sums: Float[Array, "steps n group"]) -> np.ndarray:
-    """(steps, n, group) -> (n, steps*group)."""
-    return np.moveaxis(np.asarray(sums), 1, 0).reshape(sums.shape[1], -1)
+def _by_tile(sums: Float[Array, "steps n group"], tiles: Tiles) -> Float[np.ndarray, "tiles n"]:
+    """(steps, n, group) -> (tiles, n), without the padding."""
+    return np.swapaxes(np.asarray(sums), 1, 2).reshape(-1, sums.shape[1])[: len(tiles.tasks)]
 
 
 @jax.jit

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from kdbirl.envs.base import TabularMDP
+from kdbirl.planners.grouping import Groups
 
 SPARSE = 0.1  # share of non-zero entries below which a sparse matrix product is quicker
 
@@ -66,18 +67,31 @@ class Dynamics:
         return np.where(self.rows.any(axis=1), self.rows.argmax(axis=1), self.n)
 
     @cached_property
-    def _pair_order(self) -> tuple[np.ndarray, np.ndarray]:
-        """Actions in the order of their pairs, and where each pair begins: to take maxima over equal actions."""
+    def pairs(self) -> Groups:
+        """The pairs of each state."""
+        return Groups.of(self.pair_first, len(self.pair_row))
+
+    @cached_property
+    def _equal_actions(self) -> tuple[np.ndarray, Groups]:
+        """State-actions in the order of their pairs, and those of each pair."""
         flat = self.pair_of.ravel()
         order = np.argsort(flat, kind="stable")
-        return order, np.searchsorted(flat[order], np.arange(len(self.pair_row)))
+        return order, Groups.of(np.searchsorted(flat[order], np.arange(len(self.pair_row))), len(flat))
+
+    @cached_property
+    def action_of_pair(self) -> Int[np.ndarray, " p"]:
+        """An action of each pair: all of them have the same transition row."""
+        return np.unique(self.pair_of, return_index=True)[1] % self.n_actions
 
     def expected(self, values: Float[np.ndarray, "n r"]) -> Float[np.ndarray, "u r"]:
         """Expected value of the next state after each distinct row."""
         return np.asarray(self._product @ values)
 
-    def expected_from(self, weights: Float[np.ndarray, " u"]) -> Float[np.ndarray, " n"]:
-        """The distribution of the next live state when row j is used with weight `weights[j]`."""
+    def pushed(self, acting: Float[np.ndarray, "r n A"]) -> Float[np.ndarray, "r n"]:
+        """The distribution of the next live state, from those of state and action."""
+        count, u = len(acting), len(self.rows)
+        place = np.arange(count)[:, None, None] * u + self.row_of
+        weights = np.bincount(place.ravel(), acting.ravel(), minlength=count * u).reshape(count, u)
         return np.asarray(weights @ self._product)
 
     def tables(self, rewards: Float[np.ndarray, "r q"]) -> Float[np.ndarray, "n A r"]:
@@ -87,8 +101,8 @@ class Dynamics:
 
     def best_in_pair(self, tables: Float[np.ndarray, "n A r"]) -> Float[np.ndarray, "p r"]:
         """The best immediate reward among actions of a state with the same transition row."""
-        order, first = self._pair_order
-        return np.maximum.reduceat(tables.reshape(-1, tables.shape[2])[order], first, axis=0)
+        order, members = self._equal_actions
+        return members.max(tables.reshape(-1, tables.shape[2])[order])
 
     def pair_values(
         self, pair_rewards: Float[np.ndarray, "p r"], values: Float[np.ndarray, "n r"]
@@ -98,10 +112,6 @@ class Dynamics:
         after *= self.discount
         after += pair_rewards
         return after
-
-    def best(self, pair_values: Float[np.ndarray, "p r"]) -> Float[np.ndarray, "n r"]:
-        """max over the pairs of each state."""
-        return np.maximum.reduceat(pair_values, self.pair_first, axis=0)
 
     def action_values(
         self, tables: Float[np.ndarray, "n A r"], values: Float[np.ndarray, "n r"]

@@ -13,9 +13,10 @@ import numpy as np
 from jaxtyping import Float
 
 from kdbirl.envs.base import TabularMDP
+from kdbirl.errors import InputError
 from kdbirl.planners.dynamics import Dynamics, dynamics_of
-from kdbirl.planners.linear_solve import occupancies_by_factoring, one_thread, row_weights
-from kdbirl.planners.policy import as_policy
+from kdbirl.planners.linear_solve import occupancies_by_factoring, mean_rows, one_thread, systems
+from kdbirl.planners.policy import Policy, as_policy
 
 
 def value(mdp: TabularMDP, policy: Any, reward: Any) -> float:
@@ -31,14 +32,12 @@ def policy_values(mdp: TabularMDP, policy: Any, reward: Any) -> Float[np.ndarray
     values = np.zeros(mdp.n_states)
     if mdp.horizon is None:
         chances = table.at(0)[dynamics.live]
-        mean = row_weights(dynamics, chances[None])[0]
+        system = systems(dynamics, mean_rows(dynamics, chances[None]))[0]
         with one_thread():
-            system = np.eye(dynamics.n) - mdp.discount * mean
             values[dynamics.live] = np.linalg.solve(system, (chances * rewards).sum(axis=1))
         return values
     here = np.zeros((dynamics.n, 1))
-    for step in reversed(range(mdp.horizon)):
-        chances = table.at(step)[dynamics.live]
+    for chances in _of_steps(table, mdp.horizon)[::-1, dynamics.live]:
         after = dynamics.expected(here)[dynamics.row_of][:, :, 0]
         here = (chances * (rewards + mdp.discount * after)).sum(axis=1, keepdims=True)
     values[dynamics.live] = here[:, 0]
@@ -46,29 +45,45 @@ def policy_values(mdp: TabularMDP, policy: Any, reward: Any) -> Float[np.ndarray
 
 
 def occupancy(mdp: TabularMDP, policy: Any) -> Float[np.ndarray, "S A"]:
-    """Discounted expected number of times that each action is taken in each state; sums to the mean length."""
+    """Discounted expected number of times that each action is taken in each state; it sums to the mean length."""
     table, dynamics = as_policy(policy, mdp.n_states, mdp.n_actions), dynamics_of(mdp)
-    visits = np.zeros((mdp.n_states, mdp.n_actions))
     if mdp.horizon is None:
         chances = table.at(0)[dynamics.live]
-        visits[dynamics.live] = occupancies_by_factoring(dynamics, chances[None])[0][:, None] * chances
-        return visits
-    here, factor = dynamics.start.copy(), 1.0
-    for step in range(mdp.horizon):
-        acting = here[:, None] * table.at(step)[dynamics.live]
-        visits[dynamics.live] += factor * acting
-        here, factor = pushed(dynamics, acting), factor * mdp.discount
+        here = occupancies_by_factoring(dynamics, chances[None])[0][:, None] * chances
+    else:
+        here = visits_by_step(dynamics, _of_steps(table, mdp.horizon)[None, :, dynamics.live])[0]
+    visits = np.zeros((mdp.n_states, mdp.n_actions))
+    visits[dynamics.live] = here
     return visits
 
 
-def pushed(dynamics: Dynamics, acting: Float[np.ndarray, "n A"]) -> Float[np.ndarray, " n"]:
-    """The distribution of the next live state, from that of state and action."""
-    weight = np.bincount(dynamics.row_of.ravel(), acting.ravel(), minlength=len(dynamics.rows))
-    return dynamics.expected_from(weight)
+def visits_by_step(dynamics: Dynamics, chances: Float[np.ndarray, "r T n A"]) -> Float[np.ndarray, "r n A"]:
+    """Discounted visits of state and action over T steps, forwards from the start distribution."""
+    total = np.zeros((len(chances), *chances.shape[2:]))
+    here = np.repeat(dynamics.start[None], len(chances), axis=0)
+    for step in range(chances.shape[1]):
+        acting = here[:, :, None] * chances[:, step]
+        total += dynamics.discount**step * acting
+        here = dynamics.pushed(acting)
+    return total
 
 
 def feature_expectations(mdp: TabularMDP, policy: Any) -> Float[np.ndarray, " q"]:
     """mu: the discounted sum of phi(s, a) that the policy collects, so that its value is w . mu."""
-    visits = occupancy(mdp, policy)
-    phi = np.eye(mdp.n_states) if mdp.features is None else mdp.features
-    return np.tensordot(visits, phi, 2) if phi.ndim == 3 else visits.sum(axis=1) @ phi
+    dynamics = dynamics_of(mdp)
+    return collected_features(dynamics, occupancy(mdp, policy)[None, dynamics.live])[0]
+
+
+def collected_features(dynamics: Dynamics, visits: Float[np.ndarray, "r n A"]) -> Float[np.ndarray, "r q"]:
+    """mu = sum_{s,a} visits(s, a) phi(s, a)."""
+    phi = dynamics.features
+    if phi.ndim == 2:
+        return visits.sum(axis=2) @ phi
+    return visits.reshape(len(visits), -1) @ phi.reshape(-1, phi.shape[2])
+
+
+def _of_steps(policy: Policy, horizon: int) -> Float[np.ndarray, "T S A"]:
+    """The tables of `horizon` steps."""
+    if policy.steps not in (None, horizon):
+        raise InputError(f"The policy is for {policy.steps} steps, but this world has a horizon of {horizon}.")
+    return np.broadcast_to(policy.probabilities, (horizon, policy.n_states, policy.n_actions))

@@ -38,15 +38,27 @@ def _controller() -> Any:
     return ThreadpoolController()
 
 
-def row_weights(dynamics: Dynamics, probabilities: Float[np.ndarray, "r n A"]) -> Float[np.ndarray, "r n n"]:
+def mean_rows(dynamics: Dynamics, probabilities: Float[np.ndarray, "r n A"]) -> Float[np.ndarray, "r n n"]:
     """P_pi of each policy: the mean of the transition rows of its actions."""
-    policies, n, _ = probabilities.shape
+    policies, n, actions = probabilities.shape
+    if dynamics.successor is not None:
+        after = np.where(dynamics.successor[dynamics.row_of] < n, dynamics.successor[dynamics.row_of], 0)
+        weights = probabilities * (dynamics.successor[dynamics.row_of] < n)
+        place = np.arange(policies * n).reshape(policies, n, 1) * n + after
+        return np.bincount(place.ravel(), weights.ravel(), minlength=policies * n * n).reshape(policies, n, n)
     table = np.zeros((policies, n, n))
-    for action in range(dynamics.n_actions):
-        weight = probabilities[:, :, action]
-        which, state = np.nonzero(weight)
-        table[which, state] += weight[which, state, None] * dynamics.rows[dynamics.row_of[state, action]]
+    for action in range(actions):
+        which, state = np.nonzero(probabilities[:, :, action])
+        weight = probabilities[which, state, action, None]
+        table[which, state] += weight * dynamics.rows[dynamics.row_of[state, action]]
     return table
+
+
+def systems(dynamics: Dynamics, means: Float[np.ndarray, "r n n"]) -> Float[np.ndarray, "r n n"]:
+    """I - discount P_pi; the means are used up."""
+    means *= -dynamics.discount
+    means[:, np.arange(dynamics.n), np.arange(dynamics.n)] += 1.0
+    return means
 
 
 def walk_values(
@@ -74,8 +86,8 @@ def values_by_factoring(
     with one_thread():
         for i in range(0, r, block):
             part = slice(i, i + block)
-            systems = np.eye(n) - dynamics.discount * dynamics.rows[row[:, part].T]
-            values[:, part] = np.linalg.solve(systems, rewards[:, part].T[:, :, None])[:, :, 0].T
+            matrices = systems(dynamics, dynamics.rows[row[:, part].T])
+            values[:, part] = np.linalg.solve(matrices, rewards[:, part].T[:, :, None])[:, :, 0].T
     return values
 
 
@@ -86,10 +98,9 @@ def occupancies_by_factoring(dynamics: Dynamics, probabilities: Float[np.ndarray
     block = max(1, CELLS_AT_ONCE // n**2)
     with one_thread():
         for i in range(0, r, block):
-            means = row_weights(dynamics, probabilities[i : i + block])
-            systems = np.eye(n) - dynamics.discount * means.swapaxes(1, 2)
-            start = np.broadcast_to(dynamics.start[:, None], (len(means), n, 1))
-            visits[i : i + block] = np.linalg.solve(systems, start)[:, :, 0]
+            matrices = systems(dynamics, mean_rows(dynamics, probabilities[i : i + block]))
+            start = np.broadcast_to(dynamics.start[:, None], (len(matrices), n, 1))
+            visits[i : i + block] = np.linalg.solve(matrices.swapaxes(1, 2), start)[:, :, 0]
     return visits
 
 
@@ -107,9 +118,8 @@ class Anchor:
     def of(cls, dynamics: Dynamics, marks: Bool[np.ndarray, "n A"]) -> "Anchor":
         """Factor the anchor's own system."""
         probabilities = marks / marks.sum(axis=1, keepdims=True)
-        mean = row_weights(dynamics, probabilities[None])[0]
         with one_thread():
-            inverse = np.linalg.inv(np.eye(dynamics.n) - dynamics.discount * mean)
+            inverse = np.linalg.inv(systems(dynamics, mean_rows(dynamics, probabilities[None]))[0])
         return cls(dynamics, marks, inverse, dynamics.expected(inverse))
 
     @cached_property

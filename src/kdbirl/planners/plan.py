@@ -11,10 +11,10 @@ from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError
 from kdbirl.planners.backward_induction import backward_induction
 from kdbirl.planners.dynamics import Dynamics, dynamics_of
-from kdbirl.planners.evaluation import feature_expectations
+from kdbirl.planners.evaluation import collected_features, visits_by_step
 from kdbirl.planners.linear_solve import SMALL, Anchor, occupancies_by_factoring, one_thread
 from kdbirl.planners.policy import Policy, best_actions, split_evenly
-from kdbirl.planners.policy_iteration import Solution, longest_stay, policy_iteration
+from kdbirl.planners.policy_iteration import policy_iteration
 
 CELLS_AT_ONCE = 2**22  # of a table states x actions x rewards: 32 MB
 FEW = 8  # rewards below which an anchor does not pay
@@ -24,24 +24,17 @@ FEW = 8  # rewards below which an anchor does not pay
 class Plans:
     """Optimal policies for r rewards `rewards (r, q)`.
 
-    feature_expectations: mu `(r, q)`, so that a policy's value under *any* w is w . mu. values: `(r,)`, under its own
-    reward. error_bound: `(r,)`, how far the planner's own values can be from optimal, in any state.
-    best: `(r, S, A)` marks of the best actions (`(r, T, S, A)` with a horizon), or None where they were not kept.
+    best: `(r, S, A)` marks of the best actions; `(r, T, S, A)` with a horizon. values: `(r,)`, from the start
+    distribution. error_bound: `(r,)`: no state's value is further than this from the optimum.
     """
 
     rewards: Float[np.ndarray, "r q"]
-    feature_expectations: Float[np.ndarray, "r q"]
+    best: Bool[np.ndarray, "r *steps S A"]
+    values: Float[np.ndarray, " r"]
     error_bound: Float[np.ndarray, " r"]
-    best: Bool[np.ndarray, "r *steps S A"] | None
-
-    @property
-    def values(self) -> Float[np.ndarray, " r"]:
-        return np.einsum("rq,rq->r", self.rewards, self.feature_expectations)
 
     def policy(self, i: int) -> Policy:
-        """The policy of reward i."""
-        if self.best is None:
-            raise InputError("plan_many(..., keep=False) did not keep the policies; plan again with keep=True.")
+        """The policy of reward i: evenly over its best actions."""
         return Policy.from_ties(self.best[i])
 
 
@@ -67,54 +60,90 @@ def action_values(mdp: TabularMDP, reward: Any) -> Float[np.ndarray, "*steps S A
     return _on_all_states(dynamics, dynamics.action_values(tables, solution.values.T)[:, :, 0])
 
 
-def plan_many(mdp: TabularMDP, rewards: Any, keep: bool = True) -> Plans:
-    """Optimal policies for rewards (r, q) in one vectorised run; `keep=False` gives their feature expectations only.
+def plan_many(mdp: TabularMDP, rewards: Any) -> Plans:
+    """Optimal policies for rewards (r, q), in one vectorised run."""
+    directions = Directions.of(mdp.as_rewards(rewards))
+    steps = () if mdp.horizon is None else (mdp.horizon,)
+    best = np.empty((len(directions.distinct), *steps, mdp.n_states, mdp.n_actions), dtype=bool)
+    values, bound = np.empty(len(best)), np.empty(len(best))
+    dynamics = dynamics_of(mdp)
+    for block in _solved(mdp, directions.distinct):
+        best[block.part] = _on_all_states(dynamics, block.ties, fill=True)
+        values[block.part], bound[block.part] = block.values @ dynamics.start, block.error_bound
+    size, index = directions.size, directions.index
+    return Plans(directions.rewards, best[index], values[index] * size, bound[index] * size)
 
-    Optimal policies do not change when a reward is scaled by a positive number, so equal directions are planned once.
+
+def optimal_feature_expectations(mdp: TabularMDP, rewards: Any) -> Float[np.ndarray, "r q"]:
+    """mu of the optimal policy of each reward (r, q): its value under any other reward w is w . mu.
+
+    The policies themselves are not kept, so thousands of rewards fit in memory.
     """
-    table = mdp.as_rewards(rewards)
-    size = np.abs(table).max(axis=1, keepdims=True)
-    distinct, index = np.unique(table / np.where(size > 0, size, 1.0) + 0.0, axis=0, return_inverse=True)
-    index = index.reshape(-1)
-    collected = np.empty_like(distinct)
-    bound = np.empty(len(distinct))
-    best: list[np.ndarray] = [np.zeros(0)] * len(distinct)
-    for part in _blocks(mdp, distinct):
-        marks, collected[part], bound[part] = _planned(mdp, distinct[part])
-        for i, mark in zip(part, marks, strict=True) if keep else ():
-            best[i] = mark
-    return Plans(
-        table, collected[index], bound[index] * size[:, 0], np.stack([best[i] for i in index]) if keep else None
-    )
+    directions = Directions.of(mdp.as_rewards(rewards))
+    dynamics = dynamics_of(mdp)
+    collected = np.empty_like(directions.distinct)
+    for block in _solved(mdp, directions.distinct):
+        chances = split_evenly(block.ties)
+        if mdp.horizon is None:
+            visits = _visits(dynamics, block)[:, :, None] * chances
+        else:
+            visits = visits_by_step(dynamics, chances)
+        collected[block.part] = collected_features(dynamics, visits)
+    return collected[directions.index]
 
 
-def random_feature_expectations(mdp: TabularMDP) -> Float[np.ndarray, " q"]:
-    """mu of the agent that chooses every action alike."""
-    return feature_expectations(mdp, Policy.uniform(mdp.n_states, mdp.n_actions))
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """Rewards divided by their largest |value|, each once: scaling by a positive number changes no optimal policy."""
+
+    rewards: Float[np.ndarray, "r q"]
+    distinct: Float[np.ndarray, "u q"]
+    index: Int[np.ndarray, " r"]
+    size: Float[np.ndarray, " r"]
+
+    @classmethod
+    def of(cls, rewards: Float[np.ndarray, "r q"]) -> "Directions":
+        """Collapse what is planned alike."""
+        size = np.abs(rewards).max(axis=1)
+        scaled = rewards / np.where(size > 0, size, 1.0)[:, None] + 0.0  # + 0.0: -0 is 0
+        distinct, index = np.unique(scaled, axis=0, return_inverse=True)
+        return cls(rewards, distinct, index.reshape(-1), size)
 
 
-def _blocks(mdp: TabularMDP, rewards: Float[np.ndarray, "r q"]) -> Iterator[Int[np.ndarray, " b"]]:
-    """Rewards in blocks that fit in memory, similar ones together: they share an anchor."""
-    centred = rewards - rewards.mean(axis=0)
-    order = np.argsort(centred @ np.linalg.svd(centred, full_matrices=False)[2][0], kind="stable")
-    size = max(1, CELLS_AT_ONCE // (mdp.n_states * mdp.n_actions * (mdp.horizon or 1)))
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Solved rewards: which, best actions and values of the live states, error bounds, and the anchor used."""
+
+    part: Int[np.ndarray, " b"]
+    ties: Bool[np.ndarray, "b *steps n A"]
+    values: Float[np.ndarray, "b n"]
+    error_bound: Float[np.ndarray, " b"]
+    anchor: Anchor | None
+
+
+def _solved(mdp: TabularMDP, rewards: Float[np.ndarray, "r q"]) -> Iterator[Block]:
+    dynamics = dynamics_of(mdp)
+    for part in _parts(rewards, CELLS_AT_ONCE // (dynamics.row_of.size * (mdp.horizon or 1))):
+        tables = dynamics.tables(rewards[part])
+        if mdp.horizon is not None:
+            q_values = backward_induction(dynamics, tables, mdp.horizon)
+            exact = np.zeros(len(part))
+            yield Block(part, best_actions(q_values), q_values[:, 0].max(axis=2), exact, None)
+            continue
+        anchor = _anchor(dynamics, rewards[part]) if dynamics.n > SMALL and len(part) >= FEW else None
+        solution = policy_iteration(dynamics, tables, anchor)
+        yield Block(part, solution.ties, solution.values, solution.error_bound, anchor)
+
+
+def _parts(rewards: Float[np.ndarray, "r q"], size: int) -> Iterator[Int[np.ndarray, " b"]]:
+    """Rewards in blocks that fit in memory, similar ones together (along their widest direction): a good anchor."""
+    size = max(size, 1)
+    order = np.arange(len(rewards))
+    if size < len(rewards):
+        centred = rewards - rewards.mean(axis=0)
+        order = np.argsort(centred @ np.linalg.eigh(centred.T @ centred)[1][:, -1], kind="stable")
     for i in range(0, len(rewards), size):
         yield order[i : i + size]
-
-
-def _planned(mdp: TabularMDP, rewards: Float[np.ndarray, "b q"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Marks of the best actions on all states, feature expectations and error bounds of one block."""
-    dynamics = dynamics_of(mdp)
-    tables = dynamics.tables(rewards)
-    if mdp.horizon is not None:
-        q_values = backward_induction(dynamics, tables, mdp.horizon)
-        marks = _on_all_states(dynamics, best_actions(q_values), fill=True)
-        collected = np.stack([feature_expectations(mdp, split_evenly(mark)) for mark in marks])
-        return marks, collected, np.zeros(len(rewards))
-    anchor = _anchor(dynamics, rewards) if dynamics.n > SMALL and len(rewards) >= FEW else None
-    solution = policy_iteration(dynamics, tables, anchor)
-    collected = _collected(dynamics, solution, anchor)
-    return _on_all_states(dynamics, solution.ties, fill=True), collected, solution.error_bound
 
 
 def _anchor(dynamics: Dynamics, rewards: Float[np.ndarray, "b q"]) -> Anchor:
@@ -123,18 +152,11 @@ def _anchor(dynamics: Dynamics, rewards: Float[np.ndarray, "b q"]) -> Anchor:
     return Anchor.of(dynamics, solution.ties[0])
 
 
-def _collected(dynamics: Dynamics, solution: Solution, anchor: Anchor | None) -> Float[np.ndarray, "b q"]:
-    """mu of each policy of a solution."""
-    chances = split_evenly(solution.ties)
-    if anchor is None:
-        visits = occupancies_by_factoring(dynamics, chances)
-    else:
-        with one_thread():
-            visits = np.stack([anchor.occupancy(ties) for ties in solution.ties])
-    if dynamics.features.ndim == 2:
-        return visits @ dynamics.features
-    acting = (visits[:, :, None] * chances).reshape(len(visits), -1)
-    return acting @ dynamics.features.reshape(-1, dynamics.features.shape[2])
+def _visits(dynamics: Dynamics, block: Block) -> Float[np.ndarray, "b n"]:
+    if block.anchor is None:
+        return occupancies_by_factoring(dynamics, split_evenly(block.ties))
+    with one_thread():
+        return np.stack([block.anchor.occupancy(ties) for ties in block.ties])
 
 
 def _on_all_states(dynamics: Dynamics, table: np.ndarray, fill: bool | float = 0.0) -> np.ndarray:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from kdbirl.errors import InputError
 from kdbirl.planners.dynamics import Dynamics
 from kdbirl.planners.linear_solve import SMALL, Anchor, one_thread, values_by_factoring, walk_values
 from kdbirl.planners.policy import TIE_TOLERANCE
@@ -43,8 +42,8 @@ def policy_iteration(
     rewards = dynamics.best_in_pair(tables)
     values = np.zeros((dynamics.n, tables.shape[2])) if anchor is None else anchor_values(anchor, tables)
     for _ in range(SWEEPS if anchor is None else SWEEPS // 3):
-        values = dynamics.best(dynamics.pair_values(rewards, values))
-    chosen = _first_best(dynamics, dynamics.pair_values(rewards, values))
+        values = dynamics.pairs.max(dynamics.pair_values(rewards, values))
+    chosen = dynamics.pairs.first_best(dynamics.pair_values(rewards, values))
     open_ = np.arange(tables.shape[2])
     for rounds in range(1, ROUNDS + 1):
         here = rewards[:, open_]
@@ -80,14 +79,6 @@ def anchor_values(anchor: Anchor, tables: Float[np.ndarray, "n A r"]) -> Float[n
     return anchor.inverse @ np.einsum("sa,sar->sr", probabilities, tables)
 
 
-def _first_best(dynamics: Dynamics, pair_values: Float[np.ndarray, "p r"]) -> Int[np.ndarray, "n r"]:
-    """The first of the best pairs of each state."""
-    counts = np.diff(np.append(dynamics.pair_first, len(pair_values)))
-    best = np.repeat(dynamics.best(pair_values), counts, axis=0)
-    number = np.where(pair_values == best, np.arange(len(pair_values))[:, None], len(pair_values))
-    return np.minimum.reduceat(number, dynamics.pair_first, axis=0)
-
-
 def _improved(
     dynamics: Dynamics,
     chosen: Int[np.ndarray, "n r"],
@@ -97,10 +88,10 @@ def _improved(
     """Better actions where they gain more than rounding error, and for which rewards anything changed."""
     pair_values = dynamics.pair_values(rewards, values)
     present = np.take_along_axis(pair_values, chosen, axis=0)
-    gain = dynamics.best(pair_values) - present
+    gain = dynamics.pairs.max(pair_values) - present
     better = gain > GAIN * np.abs(pair_values).max(axis=0)
     if better.any():
-        chosen = np.where(better, _first_best(dynamics, pair_values), chosen)
+        chosen = np.where(better, dynamics.pairs.first_best(pair_values), chosen)
     return chosen, better.any(axis=0)
 
 
@@ -113,7 +104,7 @@ def _evaluated(
         return walk_values(dynamics, dynamics.successor, row, earned)
     if anchor is None or dynamics.n <= SMALL:
         return values_by_factoring(dynamics, row, earned)
-    action = _some_action(dynamics, chosen)
+    action = dynamics.action_of_pair[chosen]
     values = np.empty_like(earned)
     with one_thread():
         for i in range(earned.shape[1]):
@@ -123,13 +114,3 @@ def _evaluated(
     return values
 
 
-def _some_action(dynamics: Dynamics, chosen: Int[np.ndarray, "n r"]) -> Int[np.ndarray, "n r"]:
-    """An action of each pair: all of them have the same transition row."""
-    _, first = np.unique(dynamics.pair_of, return_index=True)
-    return (first % dynamics.n_actions)[chosen]
-
-
-def check_solved(solution: Solution) -> None:
-    """Refuse to go on with values that are not finite."""
-    if not np.isfinite(solution.values).all():
-        raise InputError("The values are not finite: the reward is too large for double precision; scale it down.")

@@ -1,0 +1,91 @@
+"""Value iteration in JAX, for many rewards at once: V <- max_a [R + discount P V], with a bound on its error.
+
+    |V* - V_{k+1}|  <=  discount / (1 - discount) * |V_{k+1} - V_k|              (discount < 1, maximum norm)
+
+Undiscounted, with certain absorption, discount / (1 - discount) becomes the largest expected number of steps of any
+policy, `longest_stay`. `plan` uses policy iteration, which is exact and quicker; this is its independent check, and a
+building block for methods that plan inside a compiled JAX program (`bellman`).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from kdbirl.envs.base import TabularMDP
+from kdbirl.errors import InputError
+from kdbirl.planners.dynamics import Dynamics, dynamics_of
+from kdbirl.planners.policy_iteration import longest_stay
+from kdbirl.precision import float64
+
+TOLERANCE = 1e-10  # of the largest |R| times the longest stay: the size that values can have
+SWEEPS = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class Iterated:
+    """`values (r, S)`, `q_values (r, S, A)` (0 where nobody acts), |V* - V| <= error_bound `(r,)`, sweeps, and whether
+    the bound met the tolerance."""
+
+    values: Float[np.ndarray, "r S"]
+    q_values: Float[np.ndarray, "r S A"]
+    error_bound: Float[np.ndarray, " r"]
+    sweeps: int
+    converged: bool
+
+
+def bellman(
+    rows: Float[Array, "u n"], row_of: Any, tables: Float[Array, "n A r"], discount: Any, values: Float[Array, "n r"]
+) -> Float[Array, "n A r"]:
+    """Q(s, a) = R(s, a) + discount sum_s' P(s' | s, a) V(s'), the rewards last."""
+    return tables + discount * (rows @ values)[row_of]
+
+
+@float64
+def value_iteration(mdp: TabularMDP, rewards: Any, tolerance: float = TOLERANCE, sweeps: int = SWEEPS) -> Iterated:
+    """Optimal values for rewards (r, q), to `tolerance` times the size that values can have."""
+    if mdp.horizon is not None:
+        raise InputError("value_iteration is for worlds without a horizon; plan does backward induction with one.")
+    dynamics = dynamics_of(mdp)
+    tables = dynamics.tables(mdp.as_rewards(rewards))
+    longest = longest_stay(dynamics)
+    factor = longest * dynamics.discount
+    goal = tolerance * longest * np.maximum(np.abs(tables).max(axis=(0, 1)), np.finfo(float).tiny)
+    arrays = (jnp.asarray(dynamics.rows), jnp.asarray(dynamics.row_of), jnp.asarray(tables))
+    values, bound, done = _iterate(*arrays, dynamics.discount, factor, jnp.asarray(goal), sweeps)
+    q_values = bellman(*arrays, dynamics.discount, values)
+    return Iterated(
+        on_all_states(dynamics, np.asarray(values).T[:, :, None])[:, :, 0],
+        on_all_states(dynamics, np.asarray(q_values).transpose(2, 0, 1)),
+        np.asarray(bound),
+        int(done),
+        bool((np.asarray(bound) <= goal).all()),
+    )
+
+
+@jax.jit
+def _iterate(
+    rows: Array, row_of: Array, tables: Array, discount: Any, factor: Any, goal: Array, sweeps: Any
+) -> tuple[Array, Array, Array]:
+    """Sweeps until every reward's bound is below its goal."""
+
+    def again(state: tuple[Array, Array, Array]) -> Array:
+        return (state[1] > goal).any() & (state[2] < sweeps)
+
+    def sweep(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        values, _, done = state
+        better = bellman(rows, row_of, tables, discount, values).max(axis=1)
+        return better, factor * jnp.abs(better - values).max(axis=0), done + 1
+
+    values = tables.max(axis=1)
+    return jax.lax.while_loop(again, sweep, (values, jnp.full_like(goal, jnp.inf), jnp.asarray(0)))
+
+
+def on_all_states(dynamics: Dynamics, table: Float[np.ndarray, "r n k"]) -> Float[np.ndarray, "r S k"]:
+    """A table over the live states, written into zeros over all states."""
+    whole = np.zeros((len(table), dynamics.n_states, table.shape[2]))
+    whole[:, dynamics.live] = table
+    return whole
