@@ -14,8 +14,16 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.demos.minari import read_minari as read_minari
     from kdbirl.demos.readers import read_demonstrations as read_demonstrations
     from kdbirl.demos.readers import read_task_bank as read_task_bank
+    from kdbirl.demos.rollouts import make_bank as make_bank
+    from kdbirl.demos.rollouts import rollout as rollout
     from kdbirl.demos.writers import write_demonstrations as write_demonstrations
     from kdbirl.demos.writers import write_task_bank as write_task_bank
+    from kdbirl.envs.base import TabularMDP as TabularMDP
+    from kdbirl.envs.gridworld import Gridworld as Gridworld
+    from kdbirl.envs.gymnasium_source import as_gymnasium as as_gymnasium
+    from kdbirl.envs.icu_sepsis import ICUSepsis as ICUSepsis
+    from kdbirl.evaluation.evd import evd as evd
+    from kdbirl.evaluation.risk import value_at_risk as value_at_risk
     from kdbirl.features import Columns as Columns
     from kdbirl.features import Function as Function
     from kdbirl.features import GridCoordinates as GridCoordinates
@@ -32,6 +40,15 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.likelihood.kernels import sigma_from_paper as sigma_from_paper
     from kdbirl.methods.kdbirl import KDBIRL as KDBIRL
     from kdbirl.methods.model_file import load_model as load_model
+    from kdbirl.planners.evaluation import feature_expectations as feature_expectations
+    from kdbirl.planners.evaluation import occupancy as occupancy
+    from kdbirl.planners.evaluation import value as value
+    from kdbirl.planners.plan import action_values as action_values
+    from kdbirl.planners.plan import plan as plan
+    from kdbirl.planners.plan import plan_many as plan_many
+    from kdbirl.planners.policy import Policy as Policy
+    from kdbirl.planners.soft_value_iteration import soft_value_iteration as soft_value_iteration
+    from kdbirl.planners.value_iteration import value_iteration as value_iteration
     from kdbirl.posterior.grid import Grid as Grid
     from kdbirl.posterior.mcmc import HMC as HMC
     from kdbirl.posterior.mcmc import NUTS as NUTS
@@ -58,8 +75,16 @@ _MODULE_OF = {
     "read_minari": "kdbirl.demos.minari",
     "read_demonstrations": "kdbirl.demos.readers",
     "read_task_bank": "kdbirl.demos.readers",
+    "make_bank": "kdbirl.demos.rollouts",
+    "rollout": "kdbirl.demos.rollouts",
     "write_demonstrations": "kdbirl.demos.writers",
     "write_task_bank": "kdbirl.demos.writers",
+    "TabularMDP": "kdbirl.envs.base",
+    "Gridworld": "kdbirl.envs.gridworld",
+    "as_gymnasium": "kdbirl.envs.gymnasium_source",
+    "ICUSepsis": "kdbirl.envs.icu_sepsis",
+    "evd": "kdbirl.evaluation.evd",
+    "value_at_risk": "kdbirl.evaluation.risk",
     "Columns": "kdbirl.features",
     "Function": "kdbirl.features",
     "GridCoordinates": "kdbirl.features",
@@ -76,17 +101,26 @@ _MODULE_OF = {
     "sigma_from_paper": "kdbirl.likelihood.kernels",
     "KDBIRL": "kdbirl.methods.kdbirl",
     "load_model": "kdbirl.methods.model_file",
+    "feature_expectations": "kdbirl.planners.evaluation",
+    "occupancy": "kdbirl.planners.evaluation",
+    "value": "kdbirl.planners.evaluation",
+    "action_values": "kdbirl.planners.plan",
+    "plan": "kdbirl.planners.plan",
+    "plan_many": "kdbirl.planners.plan",
+    "Policy": "kdbirl.planners.policy",
+    "soft_value_iteration": "kdbirl.planners.soft_value_iteration",
+    "value_iteration": "kdbirl.planners.value_iteration",
     "Grid": "kdbirl.posterior.grid",
     "HMC": "kdbirl.posterior.mcmc",
-    "NUTS": "kdbirl.posterior.mcmc",
     "Metropolis": "kdbirl.posterior.mcmc",
+    "NUTS": "kdbirl.posterior.mcmc",
     "Beta": "kdbirl.posterior.priors",
-    "CustomPrior": "kdbirl.posterior.product_prior",
     "Laplace": "kdbirl.posterior.priors",
     "Normal": "kdbirl.posterior.priors",
-    "Product": "kdbirl.posterior.product_prior",
     "TruncatedNormal": "kdbirl.posterior.priors",
     "Uniform": "kdbirl.posterior.priors",
+    "CustomPrior": "kdbirl.posterior.product_prior",
+    "Product": "kdbirl.posterior.product_prior",
     "Posterior": "kdbirl.posterior.result",
     "SMC": "kdbirl.posterior.smc",
     "load_posterior": "kdbirl.posterior.storage",

@@ -43,9 +43,7 @@ class IdentifiabilityWarning(KDBIRLWarning):
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """`" Did you mean 'x'?"` for the nearest candidate, or the list of what there is."""
     known = [str(c) for c in candidates]
-    near = get_close_matches(name, known, n=1, cutoff=0.5) or [
-        c for c in known if c.casefold() == name.casefold()
-    ]
+    near = get_close_matches(name, known, n=1, cutoff=0.5) or [c for c in known if c.casefold() == name.casefold()]
     if near:
         return f" Did you mean {near[0]!r}?"
     shown = ", ".join(repr(c) for c in known[:12]) + (", ..." if len(known) > 12 else "")

@@ -1,4 +1,4 @@
-"""The arrays of a tabular world, checked: each function gives a read-only array, or says in a sentence what is wrong."""
+"""The arrays of a tabular world, checked: each function gives a read-only array, or says what is wrong with it."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar

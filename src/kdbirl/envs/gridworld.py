@@ -145,9 +145,9 @@ def _transitions(side: int, slip: float, walls: tuple[int, ...], goal: int | Non
     everywhere = np.arange(cells)
     for action in range(len(ACTIONS)):
         certain = 1.0 - slip if action else 1.0  # staying put cannot slip
-        np.add.at(table, (everywhere, action, after[:, action]), certain)
+        table[everywhere, action, after[:, action]] += certain
         for other in range(1, len(ACTIONS)) if certain < 1 else ():
-            np.add.at(table, (everywhere, action, after[:, other]), slip / 4)
+            table[everywhere, action, after[:, other]] += slip / 4
     if goal is not None:
         table[goal] = table[cells] = 0.0
         table[goal, :, cells] = table[cells, :, cells] = 1.0

@@ -8,7 +8,7 @@ import numpy as np
 from kdbirl.envs.base import TabularMDP
 
 
-class TabularEnvironment(gymnasium.Env[int, int]):
+class TabularEnvironment(gymnasium.Env[Any, Any]):
     """The states and actions of a `TabularMDP` as Discrete spaces, with R(s, a) of one reward.
 
     ## Observation and action space

@@ -103,7 +103,7 @@ class GymnasiumSource:
         return code
 
     def steps(self, act: Act, episodes: int, horizon: int | None, seed: int) -> Steps:
-        """Let `act(observation)` play `episodes` episodes of at most `horizon` steps (None: as the environment ends)."""
+        """Let `act(observation)` play episodes of at most `horizon` steps (None: until the environment ends them)."""
         rows = [row for episode in range(episodes) for row in self._episode(act, episode, horizon, seed)]
         states, actions, numbers, rewards, terminated, truncated = zip(*rows, strict=True)
         discrete = self.n_states is not None

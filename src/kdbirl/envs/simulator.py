@@ -119,7 +119,7 @@ class TabularSimulator:
         cell = jax.random.categorical(key, _log(self.mdp.transitions)[state.cell, action], axis=-1)
         step = state.step + 1
         terminated = jnp.asarray(self.mdp.terminal)[cell]
-        limit = jnp.iinfo(step.dtype).max if self.horizon is None else self.horizon
+        limit = np.iinfo(np.int32).max if self.horizon is None else self.horizon
         features = jnp.asarray(self._features)[state.cell, action]
         observation = jnp.asarray(self._observed)[cell]
         return Outcome(TabularState(cell, step), observation, features, terminated, (step >= limit) & ~terminated, {})

@@ -1,4 +1,4 @@
-"""What an environment gives when somebody acts in it: plain arrays, from which `demos.rollouts` makes demonstrations."""
+"""What an environment gives when somebody acts in it: plain arrays, of which `demos.rollouts` makes demonstrations."""
 
 from dataclasses import dataclass
 

@@ -50,8 +50,8 @@ def _tables(env: Any) -> tuple[Any, np.ndarray]:
     table, start = getattr(inner, "P", None), getattr(inner, "initial_state_distrib", None)
     if table is None or start is None:
         raise InputError(
-            f"{type(inner).__name__} has no table of transitions (P and initial_state_distrib), as Gymnasium's toy-text "
-            "worlds have; kb.rollout takes it as it is, and kb.TabularMDP takes arrays."
+            f"{type(inner).__name__} has no table of transitions (P and initial_state_distrib), as Gymnasium's "
+            "toy-text worlds have; kb.rollout takes it as it is, and kb.TabularMDP takes arrays."
         )
     return table, np.asarray(start, dtype=np.float64)
 

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError
 from kdbirl.planners.dynamics import Dynamics, dynamics_of
-from kdbirl.planners.linear_solve import occupancies_by_factoring, mean_rows, one_thread, systems
+from kdbirl.planners.linear_solve import mean_rows, occupancies_by_factoring, one_thread, systems
 from kdbirl.planners.policy import Policy, as_policy
 
 

@@ -51,13 +51,8 @@ def plan(mdp: TabularMDP, reward: Any, temperature: float | None = None, noise: 
 
 
 def action_values(mdp: TabularMDP, reward: Any) -> Float[np.ndarray, "*steps S A"]:
-    """Q*(s, a), `(S, A)`; with a horizon of each step, `(T, S, A)`. 0 where nobody acts."""
-    dynamics = dynamics_of(mdp)
-    tables = dynamics.tables(mdp.as_rewards(reward))
-    if mdp.horizon is not None:
-        return _on_all_states(dynamics, backward_induction(dynamics, tables, mdp.horizon)[0])
-    solution = policy_iteration(dynamics, tables)
-    return _on_all_states(dynamics, dynamics.action_values(tables, solution.values.T)[:, :, 0])
+    """Q*(s, a) of one reward, `(S, A)`; with a horizon of each step, `(T, S, A)`. 0 where nobody acts."""
+    return many_action_values(mdp, reward)[0]
 
 
 def plan_many(mdp: TabularMDP, rewards: Any) -> Plans:
@@ -72,6 +67,32 @@ def plan_many(mdp: TabularMDP, rewards: Any) -> Plans:
         values[block.part], bound[block.part] = block.values @ dynamics.start, block.error_bound
     size, index = directions.size, directions.index
     return Plans(directions.rewards, best[index], values[index] * size, bound[index] * size)
+
+
+def policies_for(mdp: TabularMDP, rewards: Any, temperature: float | None = None, noise: float = 0.0) -> list[Policy]:
+    """`plan` of each of several rewards (r, q), in one vectorised run."""
+    if temperature is None:
+        plans = plan_many(mdp, rewards)
+        policies = [plans.policy(i) for i in range(len(plans.rewards))]
+    else:
+        policies = [Policy.boltzmann(q_values, temperature) for q_values in many_action_values(mdp, rewards)]
+    return [policy.noisy(noise) for policy in policies] if noise else policies
+
+
+def many_action_values(mdp: TabularMDP, rewards: Any) -> Float[np.ndarray, "r *steps S A"]:
+    """Q*(s, a) of each of several rewards (r, q); 0 where nobody acts."""
+    directions, dynamics = Directions.of(mdp.as_rewards(rewards)), dynamics_of(mdp)
+    steps = () if mdp.horizon is None else (mdp.horizon,)
+    q_values = np.zeros((len(directions.distinct), *steps, mdp.n_states, mdp.n_actions))
+    for block in _solved(mdp, directions.distinct):
+        tables = dynamics.tables(directions.distinct[block.part])
+        if mdp.horizon is not None:
+            found = backward_induction(dynamics, tables, mdp.horizon)
+        else:
+            found = dynamics.action_values(tables, block.values.T).transpose(2, 0, 1)
+        q_values[block.part] = _on_all_states(dynamics, found)
+    size = directions.size.reshape(-1, *[1] * (q_values.ndim - 1))
+    return q_values[directions.index] * size
 
 
 def optimal_feature_expectations(mdp: TabularMDP, rewards: Any) -> Float[np.ndarray, "r q"]:

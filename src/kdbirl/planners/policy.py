@@ -21,14 +21,16 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Policy:
-    """`probabilities[s, a]` = pi(a | s), `(S, A)`; or `(T, S, A)`, one table for each of T steps of a finite horizon."""
+    """`probabilities[s, a]` = pi(a | s), `(S, A)`; or `(T, S, A)`, a table for each of the T steps of a horizon."""
 
     probabilities: Float[np.ndarray, "*steps S A"]
 
     def __post_init__(self) -> None:
         table = np.array(self.probabilities, dtype=np.float64)
         if table.ndim not in (2, 3) or 0 in table.shape:
-            raise InputError(f"A policy has shape {table.shape}; expected (states, actions) or (steps, states, actions).")
+            raise InputError(
+                f"A policy has shape {table.shape}; expected (states, actions) or (steps, states, actions)."
+            )
         sums = table.sum(axis=-1)
         wrong = (np.abs(sums - 1) > 1e-8) | (table < 0).any(axis=-1) | ~np.isfinite(sums)
         if wrong.any():
@@ -105,9 +107,36 @@ def split_evenly(ties: Bool[np.ndarray, "*batch S A"]) -> Float[np.ndarray, "*ba
     return ties / ties.sum(axis=-1, keepdims=True)
 
 
+def predicted_action(predictor: Predictor, observation: Any) -> Any:
+    """The action of an object with `predict`, with or without the hidden state that some give beside it."""
+    answer = predictor.predict(observation)
+    return answer[0] if isinstance(answer, tuple) else answer
+
+
+def tabulated(predictor: Predictor, n_states: int, n_actions: int) -> Policy:
+    """The table of an object with `predict`, asked once in every state."""
+    table = np.zeros((n_states, n_actions))
+    for state in range(n_states):
+        action = int(np.asarray(predicted_action(predictor, state)).reshape(()))
+        if not 0 <= action < n_actions:
+            raise InputError(f"The policy predicts action {action} in state {state}; there are 0 to {n_actions - 1}.")
+        table[state, action] = 1.0
+    return Policy(table)
+
+
 def as_policy(policy: Any, n_states: int, n_actions: int) -> Policy:
-    """A `Policy`, or a table of probabilities, of the world's own size."""
-    table = policy if isinstance(policy, Policy) else Policy(np.asarray(policy, dtype=np.float64))
+    """A `Policy` of the world's own size, from itself, a table of probabilities, or an object with `predict`."""
+    if isinstance(policy, Predictor):
+        return tabulated(policy, n_states, n_actions)
+    try:
+        table = policy if isinstance(policy, Policy) else Policy(np.asarray(policy, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"{type(policy).__name__} is no policy: give a kb.Policy, a table of probabilities (states, actions), or "
+            "an object with predict(observation)."
+        ) from error
     if (table.n_states, table.n_actions) != (n_states, n_actions):
         raise InputError(
             f"The policy is for {table.n_states} states and {table.n_actions} actions, "

@@ -24,12 +24,11 @@ GAIN = 1e-12  # an action changes only for a gain above this share of the larges
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Optimal values `(r, n)` of the live states, the best actions `ties (r, n, A)`, and |V* - V| <= error_bound (r,)."""
+    """Optimal values `(r, n)` of the live states, all best actions `ties (r, n, A)`, |V* - V| <= error_bound `(r,)`."""
 
     values: Float[np.ndarray, "r n"]
     ties: Bool[np.ndarray, "r n A"]
     error_bound: Float[np.ndarray, " r"]
-    rounds: int
 
 
 def policy_iteration(
@@ -45,7 +44,7 @@ def policy_iteration(
         values = dynamics.pairs.max(dynamics.pair_values(rewards, values))
     chosen = dynamics.pairs.first_best(dynamics.pair_values(rewards, values))
     open_ = np.arange(tables.shape[2])
-    for rounds in range(1, ROUNDS + 1):
+    for _ in range(ROUNDS):
         here = rewards[:, open_]
         values[:, open_] = _evaluated(dynamics, chosen[:, open_], here, anchor)
         chosen[:, open_], changed = _improved(dynamics, chosen[:, open_], here, values[:, open_])
@@ -56,7 +55,7 @@ def policy_iteration(
     bound = longest_stay(dynamics) * np.abs(q_values.max(axis=1) - values).max(axis=0)
     scale = np.abs(q_values).max(axis=(0, 1))
     ties = q_values >= q_values.max(axis=1, keepdims=True) - tolerance * scale
-    return Solution(values.T, ties.transpose(2, 0, 1), bound, rounds)
+    return Solution(values.T, ties.transpose(2, 0, 1), bound)
 
 
 def longest_stay(dynamics: Dynamics) -> float:
@@ -112,5 +111,3 @@ def _evaluated(
             marks[np.arange(dynamics.n), action[:, i]] = True
             values[:, i] = anchor.values(marks, earned[:, i])
     return values
-
-

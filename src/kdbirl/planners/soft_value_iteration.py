@@ -4,8 +4,8 @@
     V(s)    = temperature * log sum_a exp( Q(s, a) / temperature )
     pi(a|s) = exp( (Q(s, a) - V(s)) / temperature )
 
-The optimal policy of an agent that earns `temperature` times its entropy besides the reward; towards temperature 0 it is
-value iteration. The map is a contraction by `discount`: |V* - V_{k+1}| <= discount / (1 - discount) |V_{k+1} - V_k|.
+The optimal policy of an agent that earns `temperature` times its entropy besides the reward; towards temperature 0 it
+is value iteration. The map is a contraction by `discount`: |V* - V_{k+1}| <= discount / (1 - discount) |V_{k+1} - V_k|.
 """
 
 from dataclasses import dataclass

@@ -1,0 +1,167 @@
+"""Environment + policy + seed -> `Demonstrations`; world + rewards -> `TaskBank`. NumPy only, all episodes at once."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.envs.base import TabularMDP
+from kdbirl.envs.gymnasium_source import GymnasiumSource, is_gymnasium
+from kdbirl.envs.steps import Steps
+from kdbirl.errors import InputError
+from kdbirl.planners.policy import Policy, Predictor, as_policy, predicted_action
+
+
+def rollout(env: Any, policy: Any, episodes: int = 20, horizon: int | None = 10, seed: int = 0) -> Demonstrations:
+    """Let a policy act, and record its rows (state, action) with their episodes.
+
+    env: a `TabularMDP`, a Gymnasium environment with discrete actions, or the id of one, such as "FrozenLake-v1".
+    policy: a `Policy` or a table of probabilities (discrete states); a function observation -> action or an object with
+        `predict(observation)`, as stable-baselines3 has; or "random".
+    horizon: an episode that has not ended after so many steps is truncated there; None leaves it to the environment.
+    The row whose action ends an episode is `terminated`; the last row of one that was cut is `truncated`.
+    """
+    episodes, seed = _whole(episodes, "episodes", 1), _whole(seed, "seed", 0)
+    horizon = None if horizon is None else _whole(horizon, "horizon", 1)
+    if isinstance(env, TabularMDP):
+        return _demonstrations(_tabular(env, policy, episodes, horizon, seed), env)
+    if isinstance(env, str):
+        import gymnasium
+
+        env = gymnasium.make(env)
+    if not is_gymnasium(env):
+        raise InputError(f"{type(env).__name__} is no environment: give a kb.TabularMDP or a Gymnasium environment.")
+    source = GymnasiumSource(env)
+    return _demonstrations(source.steps(_actor(policy, source, seed), episodes, horizon, seed))
+
+
+def make_bank(
+    mdp: TabularMDP,
+    rewards: Any,
+    episodes: int = 20,
+    horizon: int = 10,
+    seed: int = 0,
+    temperature: float | None = None,
+    noise: float = 0.0,
+) -> TaskBank:
+    """A bank of training tasks: for each reward, demonstrations of the policy that is optimal for it.
+
+    rewards: `(K, q)`, or `{task name: vector}`. temperature: Boltzmann experts exp(Q*/temperature) instead of optimal
+    ones; noise: the fraction of their actions that is random. Each task has its own random numbers, made from the seed
+    and its position, so that a task added at the end changes no other.
+    """
+    from kdbirl.planners.plan import policies_for  # JAX-free too, but recording alone does not need a planner
+
+    if not isinstance(mdp, TabularMDP):
+        raise InputError(f"make_bank plans, so it needs a kb.TabularMDP, not {type(mdp).__name__}; see kb.rollout.")
+    names = tuple(str(name) for name in rewards) if isinstance(rewards, Mapping) else ()
+    table = mdp.as_rewards([np.asarray(r) for r in rewards.values()] if names else np.atleast_2d(rewards))
+    labels = names or tuple(str(k) for k in range(len(table)))
+    seeds = np.random.SeedSequence(_whole(seed, "seed", 0)).generate_state(len(table))
+    policies = policies_for(mdp, table, temperature, noise)
+    tasks = {
+        label: (rollout(mdp, policy, episodes, horizon, int(own)), reward)
+        for label, policy, own, reward in zip(labels, policies, seeds, table, strict=True)
+    }
+    return TaskBank.from_tasks(tasks, reward_names=mdp.feature_names)
+
+
+def _whole(value: Any, what: str, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InputError(f"{what}={value!r} should be a whole number, at least {least}.")
+    return int(value)
+
+
+def _demonstrations(steps: Steps, mdp: TabularMDP | None = None) -> Demonstrations:
+    """Rows with declared counts; the action's names are its labels where the world has some."""
+    numbered = tuple(str(a) for a in range(steps.n_actions))
+    named = mdp is not None and mdp.action_names != numbered
+    states = None if mdp is None or mdp.state_names is None else mdp.state_names[: mdp.recorded_states]
+    return Demonstrations(
+        states=steps.states,
+        actions=steps.actions,
+        episodes=steps.episodes,
+        terminated=steps.terminated,
+        truncated=steps.truncated,
+        state_labels=states,
+        action_labels=mdp.action_names if named and mdp is not None else None,
+        n_states=steps.n_states,
+        n_actions=steps.n_actions,
+    )
+
+
+def _tabular(mdp: TabularMDP, policy: Any, episodes: int, horizon: int | None, seed: int) -> Steps:
+    """All episodes side by side, a step at a time; episode i uses its own row of random numbers."""
+    limit = _limit(mdp, horizon)
+    sizes = mdp.n_states, mdp.n_actions
+    table = Policy.uniform(*sizes) if _is_random(policy) else as_policy(policy, *sizes)
+    if table.steps is not None and limit > table.steps:
+        raise InputError(f"The policy is for {table.steps} steps, but episodes have up to {limit}; lower the horizon.")
+    chance = np.random.default_rng(seed).random((episodes, 2 * limit + 1))
+    state = _drawn(np.repeat(mdp.start[None], episodes, axis=0), chance[:, 0])
+    active, rows = np.arange(episodes), []
+    for step in range(limit):
+        action = _drawn(table.at(step)[state], chance[active, 2 * step + 1])
+        after = _drawn(mdp.transitions[state, action], chance[active, 2 * step + 2])
+        ended = mdp.terminal[after]
+        cut = ~ended & (step == limit - 1)
+        rows.append(np.stack([active, np.full_like(active, step), state, action, ended, cut]))
+        active, state = active[~ended], after[~ended]
+        if not active.size:
+            break
+    episode, step, states, actions, terminated, truncated = np.concatenate(rows, axis=1)
+    order = np.lexsort((step, episode))
+    flags = {"terminated": terminated[order].astype(bool), "truncated": truncated[order].astype(bool)}
+    return Steps(
+        states[order], actions[order], episode[order], **flags, n_states=mdp.recorded_states, n_actions=mdp.n_actions
+    )
+
+
+def _is_random(policy: Any) -> bool:
+    if isinstance(policy, str) and policy != "random":
+        raise InputError(f'policy={policy!r}: the only policy with a name is "random".')
+    return isinstance(policy, str)
+
+
+def _limit(mdp: TabularMDP, horizon: int | None) -> int:
+    known = [steps for steps in (horizon, mdp.horizon) if steps is not None]
+    if not known:
+        raise InputError("horizon=None: this world has no horizon of its own, so say how long episodes may be.")
+    return min(known)
+
+
+def _drawn(chances: Float[np.ndarray, "k c"], uniform: Float[np.ndarray, " k"]) -> Int[np.ndarray, " k"]:
+    """One category per row, by the inverse of the cumulative distribution."""
+    cumulated = np.cumsum(chances, axis=1)
+    found = (cumulated <= uniform[:, None] * cumulated[:, -1:]).sum(axis=1)
+    return np.minimum(found, chances.shape[1] - 1).astype(np.int64)
+
+
+def _actor(policy: Any, source: GymnasiumSource, seed: int) -> Callable[[Any], Any]:
+    """A function from an observation to one of the environment's own actions."""
+    rng = np.random.default_rng(seed)
+    if _is_random(policy):
+        return lambda observation: source.action(int(rng.integers(source.n_actions)))
+    if isinstance(policy, Predictor):
+        return lambda observation: predicted_action(policy, observation)
+    if callable(policy):
+        return policy
+    if source.n_states is None:
+        raise InputError(
+            "A table of probabilities needs discrete observations; give a function observation -> action, or an object "
+            "with predict(observation)."
+        )
+    table = policy if isinstance(policy, Policy) else Policy(np.asarray(policy, dtype=np.float64))
+    if table.n_actions != source.n_actions or table.n_states < source.n_states or table.steps is not None:
+        raise InputError(
+            f"The policy is for {table.n_states} states and {table.n_actions} actions, but the environment has "
+            f"{source.n_states} and {source.n_actions}."
+        )
+
+    def act(observation: Any) -> Any:
+        chances = table.probabilities[source.observation(observation)]
+        return source.action(int(_drawn(chances[None], rng.random(1))[0]))
+
+    return act

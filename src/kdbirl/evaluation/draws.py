@@ -1,0 +1,28 @@
+"""Draws of a reward, from a posterior or from an array, for one world."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from kdbirl.envs.base import TabularMDP
+from kdbirl.errors import InputError
+from kdbirl.posterior.convergence import is_independent
+from kdbirl.posterior.result import Posterior
+
+
+def draws_of(post: Any, mdp: TabularMDP) -> tuple[Float[np.ndarray, "chain draw q"], np.ndarray | None, bool]:
+    """Draws by chain, the most probable one where densities are known, and whether they are independent."""
+    if isinstance(post, Posterior):
+        draws, independent = post.draws, is_independent(post.sampler)
+        most_probable = post.map() if "lp" in post.sample_stats else None
+    else:
+        given = np.asarray(post, dtype=np.float64)
+        draws, most_probable, independent = given if given.ndim == 3 else given[None], None, given.ndim != 3
+    if draws.ndim != 3 or 0 in draws.shape:
+        raise InputError(f"expected a Posterior or rewards (draws, q), not an array of shape {np.shape(post)}.")
+    if draws.shape[2] != mdp.n_parameters:
+        raise InputError(
+            f"The posterior has {draws.shape[2]} reward parameters, but a reward of this world has {mdp.n_parameters}."
+        )
+    return draws, most_probable, independent
