@@ -277,12 +277,20 @@ class KDBIRL:
             "task_weights": self.task_weights,
             "sampler": {"asked": sampler.name, **chosen},
             "sampler_facts": draws.facts,
-            "notes": [*fitted.bandwidths.notes, *draws.notes],
+            "notes": [*fitted.bandwidths.notes, *_informed_note(fitted), *draws.notes],
             "bank": fitted.bank_fingerprint,
             "expert": expert.fingerprint(),
             "versions": package_versions(),
             **({"pareto_k": draws.facts["pareto_k"]} if "pareto_k" in draws.facts else {}),
         }
+
+
+def _informed_note(fitted: Fitted) -> list[str]:
+    """K tasks inform at most K - 1 directions; the user must know which share that is."""
+    directions, q = fitted.ckde.informed_directions(), len(fitted.reward_names)
+    if directions is None or len(directions) == q:
+        return []
+    return [f"the training tasks inform {len(directions)} of {q} reward directions; the others keep the prior"]
 
 
 def _check_support(prior: Prior, bank: TaskBank) -> None:
