@@ -14,7 +14,7 @@ from kdbirl.errors import InputError
 from kdbirl.planners.policy import Policy, Predictor, as_policy, predicted_action
 
 
-def rollout(env: Any, policy: Any, episodes: int = 20, horizon: int | None = 10, seed: int = 0) -> Demonstrations:
+def rollout(env: Any, policy: Any, episodes: Any = 20, horizon: Any = 10, seed: Any = 0) -> Demonstrations:
     """Let a policy act, and record its rows (state, action) with their episodes.
 
     env: a `TabularMDP`, a Gymnasium environment with discrete actions, or the id of one, such as "FrozenLake-v1".
@@ -38,13 +38,13 @@ def rollout(env: Any, policy: Any, episodes: int = 20, horizon: int | None = 10,
 
 
 def make_bank(
-    mdp: TabularMDP,
+    mdp: Any,
     rewards: Any,
-    episodes: int = 20,
-    horizon: int = 10,
-    seed: int = 0,
-    temperature: float | None = None,
-    noise: float = 0.0,
+    episodes: Any = 20,
+    horizon: Any = 10,
+    seed: Any = 0,
+    temperature: float | int | None = None,
+    noise: float | int = 0.0,
 ) -> TaskBank:
     """A bank of training tasks: for each reward, demonstrations of the policy that is optimal for it.
 

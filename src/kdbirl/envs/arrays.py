@@ -73,7 +73,8 @@ def as_mask(values: Any, n_states: int) -> Bool[np.ndarray, " S"]:
 
 
 def _state(value: Any, n_states: int, what: str) -> int:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or not 0 <= value < n_states:
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < n_states:
         raise InputError(f"{what}: there is no state {value!r}; states are whole numbers from 0 to {n_states - 1}.")
     return int(value)
 

@@ -37,7 +37,7 @@ class TabularEnvironment(gymnasium.Env[Any, Any]):
         self.step_count = 0
         return self.state, {}
 
-    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[int, float, bool, bool, dict[str, Any]]:
         """Take an action: the next state, the reward of this one, terminated, truncated, nothing else to say."""
         reward = float(self.table[self.state, int(action)])
         self.state = int(self.np_random.choice(self.mdp.n_states, p=self.mdp.transitions[self.state, int(action)]))

@@ -77,7 +77,7 @@ class ExpectedValueDifference:
 
 
 def evd(
-    post: Any, mdp: TabularMDP, true_reward: Any, seed: int = 0, planner: Planner | None = None
+    post: Any, mdp: Any, true_reward: Any, seed: Any = 0, planner: Planner | None = None
 ) -> ExpectedValueDifference:
     """EVD of a posterior (or of an array of rewards, `(draws, q)` or `(chain, draw, q)`) in a tabular world.
 

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 class Groups:
     """Rows 0 .. p - 1 in g consecutive groups. Layer c holds the groups with more than c rows, and their c-th row."""
 
-    layers: tuple[tuple[Int[np.ndarray, " k"], Int[np.ndarray, " k"]], ...]
+    layers: tuple[tuple[np.ndarray, np.ndarray], ...]
 
     @classmethod
     def of(cls, first: Int[np.ndarray, " g"], rows: int) -> "Groups":

@@ -38,7 +38,7 @@ class Plans:
         return Policy.from_ties(self.best[i])
 
 
-def plan(mdp: TabularMDP, reward: Any, temperature: float | None = None, noise: float = 0.0) -> Policy:
+def plan(mdp: TabularMDP, reward: Any, temperature: float | int | None = None, noise: float | int = 0.0) -> Policy:
     """The policy that is optimal for one reward (q,), evenly split where several actions are best.
 
     temperature: a Boltzmann policy exp(Q*/temperature) instead. noise: a fraction of random actions mixed in.
@@ -69,7 +69,9 @@ def plan_many(mdp: TabularMDP, rewards: Any) -> Plans:
     return Plans(directions.rewards, best[index], values[index] * size, bound[index] * size)
 
 
-def policies_for(mdp: TabularMDP, rewards: Any, temperature: float | None = None, noise: float = 0.0) -> list[Policy]:
+def policies_for(
+    mdp: TabularMDP, rewards: Any, temperature: float | int | None = None, noise: float | int = 0.0
+) -> list[Policy]:
     """`plan` of each of several rewards (r, q), in one vectorised run."""
     if temperature is None:
         plans = plan_many(mdp, rewards)

@@ -23,7 +23,7 @@ class Predictor(Protocol):
 class Policy:
     """`probabilities[s, a]` = pi(a | s), `(S, A)`; or `(T, S, A)`, a table for each of the T steps of a horizon."""
 
-    probabilities: Float[np.ndarray, "*steps S A"]
+    probabilities: np.ndarray
 
     def __post_init__(self) -> None:
         table = np.array(self.probabilities, dtype=np.float64)
@@ -59,7 +59,7 @@ class Policy:
         return cls(split_evenly(ties))
 
     @classmethod
-    def boltzmann(cls, q_values: Float[np.ndarray, "*steps S A"], temperature: float) -> "Policy":
+    def boltzmann(cls, q_values: Float[np.ndarray, "*steps S A"], temperature: float | int) -> "Policy":
         """pi(a | s) = exp(Q(s, a) / temperature) / sum_b exp(Q(s, b) / temperature)."""
         if not 0 < temperature < np.inf:
             raise InputError(f"temperature={temperature!r} should be a positive number; towards 0 is the best action.")
@@ -67,7 +67,7 @@ class Policy:
         weights = np.exp(scaled)
         return cls(weights / weights.sum(axis=-1, keepdims=True))
 
-    def noisy(self, noise: float) -> "Policy":
+    def noisy(self, noise: float | int) -> "Policy":
         """With probability `noise` an action chosen evenly from all, else this policy's."""
         if not 0 <= noise <= 1:
             raise InputError(f"noise={noise!r} should be the fraction of random actions, from 0 to 1.")

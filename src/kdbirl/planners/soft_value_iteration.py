@@ -42,7 +42,7 @@ class SoftSolution:
 
 @float64
 def soft_value_iteration(
-    mdp: TabularMDP, rewards: Any, temperature: float, tolerance: float = TOLERANCE, sweeps: int = SWEEPS
+    mdp: TabularMDP, rewards: Any, temperature: float | int, tolerance: float = TOLERANCE, sweeps: int = SWEEPS
 ) -> SoftSolution:
     """Soft-optimal values and policies for rewards (r, q). The discount must be below 1, or the bonus may not end."""
     if mdp.horizon is not None or mdp.discount == 1:
