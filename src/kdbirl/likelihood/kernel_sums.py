@@ -28,7 +28,7 @@ from kdbirl.progress import Progress, Silent
 
 PAIRS_PER_STEP = 2**17  # pairs in flight in one step of the scan: 1 MB of float64, which stays in the cache
 TILE = 256  # rows of one task summed at once
-ROWS_PER_CALL = 2**17  # training rows per compiled call: progress can be shown, and buffers are small enough to be reused
+ROWS_PER_CALL = 2**17  # training rows per compiled call: progress can be shown, and buffers can be reused
 EXPERT_BLOCK = 512  # expert rows per compiled call
 SMALLEST_SAFE_SUM = 1e-290  # below this, terms may have underflowed: XLA's exp is zero from 2e-308 (e^-708) down
 LARGEST_SAFE_SUM = 1e290  # above this, terms of a user's kernel may have overflowed

@@ -23,6 +23,8 @@ from kdbirl.planners import replay as memory
 from kdbirl.planners.q_network import SuccessorNetwork, action_values, greedy
 from kdbirl.planners.replay import Replay, Transitions
 
+import os
+VECTOR=float(os.environ.get('VECTOR','1'))
 
 @dataclass(frozen=True)
 class Settings:
@@ -110,13 +112,13 @@ def look_around(setup: Setup, key: Array) -> Transitions:
     simulator, n = setup.simulator, setup.settings.environments
     d, q = len(simulator.observation_names), len(simulator.feature_names)
     plain = Scales(jnp.zeros(d), jnp.ones(d), jnp.eye(q), jnp.zeros((1, q)))
-    first, *steps = jax.random.split(key, setup.settings.episode_length + 1)
+    first, later = jax.random.split(key)
 
     def move(actors: Actors, key: Array) -> tuple[Actors, Transitions]:
         choose, world = jax.random.split(key)
         return _step(setup, plain, actors, jax.random.randint(choose, (n,), 0, simulator.n_actions), world)
 
-    _, rows = jax.lax.scan(move, _fresh(setup, plain, n, first), jnp.stack(steps))
+    _, rows = jax.lax.scan(move, _fresh(setup, plain, n, first), jax.random.split(later, setup.settings.episode_length))
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
 
 
@@ -154,7 +156,7 @@ def evaluate(setup: Setup, scales: Scales, network: SuccessorNetwork, key: Array
     The same key starts the same episodes, so that networks are compared on common random numbers.
     """
     settings, simulator, n = setup.settings, setup.simulator, setup.settings.evaluation_episodes
-    first, *steps = jax.random.split(key, settings.episode_length + 1)
+    first, later = jax.random.split(key)
     state, raw = simulator.reset(first, n)
     observation = scales.see(raw)
     weights = scales.pool[jnp.arange(n) % len(scales.pool)]
@@ -170,17 +172,17 @@ def evaluate(setup: Setup, scales: Scales, network: SuccessorNetwork, key: Array
         on = ~(outcome.terminated | outcome.truncated)
         return (outcome.state, scales.see(outcome.observation), discount * on * settings.discount), discount * reward
 
-    _, earned = jax.lax.scan(move, (state, observation, jnp.ones(n)), jnp.stack(steps))
+    _, earned = jax.lax.scan(move, (state, observation, jnp.ones(n)), jax.random.split(later, settings.episode_length))
     return Evaluation(earned.sum(axis=0), expected)
 
 
 def _iterate(setup: Setup, scales: Scales, training: Training, key: Array) -> tuple[Training, Float[Array, " updates"]]:
     """One step of every episode, then the updates."""
-    choose, world, *updates = jax.random.split(key, 2 + setup.settings.updates_per_step)
+    choose, world, later = jax.random.split(key, 3)
     action = _explore(setup, training.network, training.actors, choose)
     actors, rows = _step(setup, scales, training.actors, action, world)
     training = training._replace(actors=actors, replay=memory.add(training.replay, rows))
-    return jax.lax.scan(partial(_update, setup, scales), training, jnp.stack(updates))
+    return jax.lax.scan(partial(_update, setup, scales), training, jax.random.split(later, setup.settings.updates_per_step))
 
 
 def _explore(setup: Setup, network: SuccessorNetwork, actors: Actors, key: Array) -> Int[Array, " n"]:
@@ -253,4 +255,4 @@ def _loss(
 ) -> Float[Array, ""]:
     found = jax.vmap(network)(rows.observation, weights)[jnp.arange(len(rows.action)), rows.action]
     error = goal - found
-    return jnp.mean(jnp.sum(error * weights, axis=1) ** 2) + jnp.mean(error**2)
+    return jnp.mean(jnp.sum(error * weights, axis=1) ** 2) + VECTOR * jnp.mean(error**2)

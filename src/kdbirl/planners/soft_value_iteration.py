@@ -20,7 +20,7 @@ from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError
 from kdbirl.planners.dynamics import dynamics_of
 from kdbirl.planners.policy import Policy
-from kdbirl.planners.value_iteration import SWEEPS, TOLERANCE, bellman, on_all_states
+from kdbirl.planners.value_iteration import SWEEPS, TOLERANCE, Rows, bellman, on_all_states
 from kdbirl.precision import float64
 
 
@@ -53,7 +53,7 @@ def soft_value_iteration(
     tables = dynamics.tables(mdp.as_rewards(rewards))
     size = np.abs(tables).max(axis=(0, 1)) + temperature * np.log(dynamics.n_actions)
     goal = tolerance * np.maximum(size, np.finfo(float).tiny) / (1 - dynamics.discount)
-    arrays = (jnp.asarray(dynamics.rows), jnp.asarray(dynamics.row_of), jnp.asarray(tables))
+    arrays = (Rows.of(dynamics), jnp.asarray(dynamics.row_of), jnp.asarray(tables))
     values, bound, done = _iterate(*arrays, dynamics.discount, temperature, jnp.asarray(goal), sweeps)
     q_values = bellman(*arrays, dynamics.discount, values)
     chances = np.full((tables.shape[2], dynamics.n_states, dynamics.n_actions), 1.0 / dynamics.n_actions)
@@ -70,7 +70,7 @@ def soft_value_iteration(
 
 @jax.jit
 def _iterate(
-    rows: Array, row_of: Array, tables: Array, discount: Any, temperature: Any, goal: Array, sweeps: Any
+    rows: Rows, row_of: Array, tables: Array, discount: Any, temperature: Any, goal: Array, sweeps: Any
 ) -> tuple[Array, Array, Array]:
     """Sweeps until every reward's bound is below its goal."""
 

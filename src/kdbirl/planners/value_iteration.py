@@ -8,12 +8,12 @@ building block for methods that plan inside a compiled JAX program (`bellman`).
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError
@@ -23,6 +23,7 @@ from kdbirl.precision import float64
 
 TOLERANCE = 1e-10  # of the largest |R| times the longest stay: the size that values can have
 SWEEPS = 100_000
+GATHERED = 64  # successors of a row up to which they are gathered
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,11 +38,37 @@ class Iterated:
     converged: bool
 
 
+class Rows(NamedTuple):
+    """Transition rows in JAX: `weight (u, k)` of the states `index (u, k)`, or, without an index, of all n states.
+
+    Rows with few successors are gathered: a matrix product hands its work to threads, which in a loop of thousands of
+    small ones costs more than the work, and on a busy machine a thousand times more.
+    """
+
+    weight: Float[Array, "u k"]
+    index: Int[Array, "u k"] | None
+
+    @classmethod
+    def of(cls, dynamics: Dynamics) -> "Rows":
+        """From a world's compressed form."""
+        successors = max(1, int((dynamics.rows > 0).sum(axis=1).max()))
+        if successors > GATHERED:
+            return cls(jnp.asarray(dynamics.rows), None)
+        index = np.argsort(-dynamics.rows, axis=1, kind="stable")[:, :successors]
+        return cls(jnp.asarray(np.take_along_axis(dynamics.rows, index, axis=1)), jnp.asarray(index))
+
+    def expected(self, values: Float[Array, "n r"]) -> Float[Array, "u r"]:
+        """Expected value of the next state after each row."""
+        if self.index is None:
+            return self.weight @ values
+        return (self.weight[:, :, None] * values[self.index]).sum(axis=1)
+
+
 def bellman(
-    rows: Float[Array, "u n"], row_of: Any, tables: Float[Array, "n A r"], discount: Any, values: Float[Array, "n r"]
+    rows: Rows, row_of: Any, tables: Float[Array, "n A r"], discount: Any, values: Float[Array, "n r"]
 ) -> Float[Array, "n A r"]:
     """Q(s, a) = R(s, a) + discount sum_s' P(s' | s, a) V(s'), the rewards last."""
-    return tables + discount * (rows @ values)[row_of]
+    return tables + discount * rows.expected(values)[row_of]
 
 
 @float64
@@ -54,7 +81,7 @@ def value_iteration(mdp: TabularMDP, rewards: Any, tolerance: float = TOLERANCE,
     longest = longest_stay(dynamics)
     factor = longest * dynamics.discount
     goal = tolerance * longest * np.maximum(np.abs(tables).max(axis=(0, 1)), np.finfo(float).tiny)
-    arrays = (jnp.asarray(dynamics.rows), jnp.asarray(dynamics.row_of), jnp.asarray(tables))
+    arrays = (Rows.of(dynamics), jnp.asarray(dynamics.row_of), jnp.asarray(tables))
     values, bound, done = _iterate(*arrays, dynamics.discount, factor, jnp.asarray(goal), sweeps)
     q_values = bellman(*arrays, dynamics.discount, values)
     return Iterated(
@@ -68,7 +95,7 @@ def value_iteration(mdp: TabularMDP, rewards: Any, tolerance: float = TOLERANCE,
 
 @jax.jit
 def _iterate(
-    rows: Array, row_of: Array, tables: Array, discount: Any, factor: Any, goal: Array, sweeps: Any
+    rows: Rows, row_of: Array, tables: Array, discount: Any, factor: Any, goal: Array, sweeps: Any
 ) -> tuple[Array, Array, Array]:
     """Sweeps until every reward's bound is below its goal."""
 
