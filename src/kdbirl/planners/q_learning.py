@@ -9,6 +9,7 @@ which is double Q-learning (van Hasselt et al. 2016) for all rewards w . phi at 
 the reward, every row teaches every w. Only `terminated` stops the sum: a truncated episode goes on in its last state.
 """
 
+import os
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,8 +24,8 @@ from kdbirl.planners import replay as memory
 from kdbirl.planners.q_network import SuccessorNetwork, action_values, greedy
 from kdbirl.planners.replay import Replay, Transitions
 
-import os
-VECTOR=float(os.environ.get('VECTOR','1'))
+VECTOR = float(os.environ.get("VECTOR", "1"))
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -182,7 +183,9 @@ def _iterate(setup: Setup, scales: Scales, training: Training, key: Array) -> tu
     action = _explore(setup, training.network, training.actors, choose)
     actors, rows = _step(setup, scales, training.actors, action, world)
     training = training._replace(actors=actors, replay=memory.add(training.replay, rows))
-    return jax.lax.scan(partial(_update, setup, scales), training, jax.random.split(later, setup.settings.updates_per_step))
+    return jax.lax.scan(
+        partial(_update, setup, scales), training, jax.random.split(later, setup.settings.updates_per_step)
+    )
 
 
 def _explore(setup: Setup, network: SuccessorNetwork, actors: Actors, key: Array) -> Int[Array, " n"]:

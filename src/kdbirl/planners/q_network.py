@@ -7,12 +7,15 @@ that one network serves both forms. Only this file imports Equinox. Arithmetic i
 for networks: action values have some six digits, and the noise of learning is far above that.
 """
 
+import os
 from collections.abc import Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
+
+SCALAR = bool(os.environ.get("SCALAR"))
 
 
 class SuccessorNetwork(eqx.Module):
@@ -43,6 +46,14 @@ class SuccessorNetwork(eqx.Module):
         x = jnp.concatenate([observation, weights])
         for layer, norm in zip(self.layers, self.norms, strict=True):
             x = jax.nn.relu(norm(layer(x)))
+        if SCALAR:
+            a = self.advantage(x).reshape(-1, len(weights))[:, :1]
+            v = self.value(x)[:1]
+            return (
+                (v[None] * self.value_scale + a - a.mean(axis=0, keepdims=True))
+                * weights[None]
+                / jnp.maximum(jnp.sum(weights**2), 1e-9)
+            )
         advantage = self.advantage(x).reshape(-1, len(weights))
         return self.value(x)[None] * self.value_scale + advantage - advantage.mean(axis=0, keepdims=True)
 
