@@ -64,6 +64,9 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.posterior.smc import SMC as SMC
     from kdbirl.posterior.storage import load_posterior as load_posterior
     from kdbirl.posterior.vi import VI as VI
+    from kdbirl.report.grid_plots import plot_occupancy as plot_occupancy
+    from kdbirl.report.grid_plots import plot_policy as plot_policy
+    from kdbirl.report.grid_plots import plot_reward_maps as plot_reward_maps
     from kdbirl.report.plots import plot_intervals as plot_intervals
     from kdbirl.report.plots import plot_marginals as plot_marginals
     from kdbirl.report.plots import plot_pairs as plot_pairs
@@ -125,6 +128,9 @@ _MODULE_OF = {
     "SMC": "kdbirl.posterior.smc",
     "load_posterior": "kdbirl.posterior.storage",
     "VI": "kdbirl.posterior.vi",
+    "plot_occupancy": "kdbirl.report.grid_plots",
+    "plot_policy": "kdbirl.report.grid_plots",
+    "plot_reward_maps": "kdbirl.report.grid_plots",
     "plot_intervals": "kdbirl.report.plots",
     "plot_marginals": "kdbirl.report.plots",
     "plot_pairs": "kdbirl.report.plots",

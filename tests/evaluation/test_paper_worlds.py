@@ -55,8 +55,8 @@ def test_featurised_grid_has_the_right_signs_over_ten_seeds(truth):
     for seed in range(10):
         bank = sampled(kb.make_bank(world, weights, episodes=4, horizon=18, seed=seed), 500, seed)
         expert = kb.rollout(world, expert_policy, episodes=28, horizon=18, seed=1000 + seed)
-        model = kb.KDBIRL(
-            prior=kb.TruncatedNormal(0, 1, -1, 1), features=kb.GridCoordinates(10), bandwidth=widths
-        ).fit(bank)
+        model = kb.KDBIRL(prior=kb.TruncatedNormal(0, 1, -1, 1), features=kb.GridCoordinates(10), bandwidth=widths).fit(
+            bank
+        )
         post = model.posterior(expert, seed=seed)
         assert (np.sign(post.mean()) == np.sign(truth)).all(), (seed, post.mean())

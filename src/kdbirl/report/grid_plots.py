@@ -19,9 +19,7 @@ FEWEST_SHARE = 0.05  # actions less likely than this have no arrow
 DIVERGING, SEQUENTIAL = "RdBu_r", "Blues"
 
 
-def plot_reward_maps(
-    posterior: Posterior, world: Gridworld, true: Any = None, axes: Any = None
-) -> Figure:
+def plot_reward_maps(posterior: Posterior, world: Gridworld, true: Any = None, axes: Any = None) -> Figure:
     """The reward of each cell: the truth (if given), the posterior mean and its standard deviation.
 
     With features phi the parameters are projected on the grid: R(s) = phi(s).w, the standard deviation that of R(s).
@@ -38,13 +36,16 @@ def plot_reward_maps(
     return figure
 
 
-def plot_occupancy(demonstrations: Demonstrations, world: Gridworld, title: str = "occupancy", axes: Any = None) -> Figure:
+def plot_occupancy(
+    demonstrations: Demonstrations, world: Gridworld, title: str = "occupancy", axes: Any = None
+) -> Figure:
     """The share of demonstration rows in each cell."""
     if not demonstrations.discrete_states:
         raise InputError("plot_occupancy needs demonstrations of discrete states: the cells of the grid.")
     counts = np.bincount(demonstrations.states, minlength=world.size**2)[: world.size**2]
+    share = counts / counts.sum()
     figure, panels = _panels(axes, 1)
-    _draw_map(figure, panels[0], world, counts / counts.sum(), title, SEQUENTIAL, (0.0, float(counts.max() / counts.sum())))
+    _draw_map(figure, panels[0], world, share, title, SEQUENTIAL, (0.0, float(share.max())))
     return figure
 
 
@@ -62,9 +63,8 @@ def plot_policy(policy: Policy, world: Gridworld, reward: Any = None, axes: Any 
         if right == up == 0:
             panels[0].scatter(x, y, s=30 * share, color=INK)
         else:
-            panels[0].quiver(
-                x, y, 0.42 * right * share, 0.42 * up * share, color=INK, angles="xy", scale_units="xy", scale=1, width=0.012
-            )
+            arrow = 0.42 * right * share, 0.42 * up * share
+            panels[0].quiver(x, y, *arrow, color=INK, angles="xy", scale_units="xy", scale=1, width=0.012)
     return figure
 
 
@@ -100,7 +100,8 @@ def _draw_map(
     size = world.size
     image = panel.imshow(values.reshape(size, size), origin="lower", cmap=colours, vmin=limits[0], vmax=limits[1])
     for wall in world.walls:
-        panel.fill_between([wall % size - 0.5, wall % size + 0.5], wall // size - 0.5, wall // size + 0.5, color="#999999")
+        x, y = wall % size, wall // size
+        panel.fill_between([x - 0.5, x + 0.5], y - 0.5, y + 0.5, color="#999999")
     panel.set_title(title, fontsize=8.5, color=INK, loc="left")
     ticks = np.arange(size) if size <= 6 else np.arange(0, size, max(1, size // 5))
     panel.set_xticks(ticks)
