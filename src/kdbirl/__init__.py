@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.demos.writers import write_demonstrations as write_demonstrations
     from kdbirl.demos.writers import write_task_bank as write_task_bank
     from kdbirl.envs.base import TabularMDP as TabularMDP
+    from kdbirl.envs.cartpole import CartPole as CartPole
     from kdbirl.envs.gridworld import Gridworld as Gridworld
     from kdbirl.envs.gymnasium_source import as_gymnasium as as_gymnasium
     from kdbirl.envs.icu_sepsis import ICUSepsis as ICUSepsis
@@ -40,6 +41,7 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.likelihood.kernels import sigma_from_paper as sigma_from_paper
     from kdbirl.methods.kdbirl import KDBIRL as KDBIRL
     from kdbirl.methods.model_file import load_model as load_model
+    from kdbirl.planners.deep_q import DeepQ as DeepQ
     from kdbirl.planners.evaluation import feature_expectations as feature_expectations
     from kdbirl.planners.evaluation import occupancy as occupancy
     from kdbirl.planners.evaluation import value as value
@@ -47,6 +49,8 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.planners.plan import plan as plan
     from kdbirl.planners.plan import plan_many as plan_many
     from kdbirl.planners.policy import Policy as Policy
+    from kdbirl.planners.q_policy import ConditionedQ as ConditionedQ
+    from kdbirl.planners.q_policy import QPolicy as QPolicy
     from kdbirl.planners.soft_value_iteration import soft_value_iteration as soft_value_iteration
     from kdbirl.planners.value_iteration import value_iteration as value_iteration
     from kdbirl.posterior.grid import Grid as Grid
@@ -83,6 +87,7 @@ _MODULE_OF = {
     "write_demonstrations": "kdbirl.demos.writers",
     "write_task_bank": "kdbirl.demos.writers",
     "TabularMDP": "kdbirl.envs.base",
+    "CartPole": "kdbirl.envs.cartpole",
     "Gridworld": "kdbirl.envs.gridworld",
     "as_gymnasium": "kdbirl.envs.gymnasium_source",
     "ICUSepsis": "kdbirl.envs.icu_sepsis",
@@ -104,6 +109,7 @@ _MODULE_OF = {
     "sigma_from_paper": "kdbirl.likelihood.kernels",
     "KDBIRL": "kdbirl.methods.kdbirl",
     "load_model": "kdbirl.methods.model_file",
+    "DeepQ": "kdbirl.planners.deep_q",
     "feature_expectations": "kdbirl.planners.evaluation",
     "occupancy": "kdbirl.planners.evaluation",
     "value": "kdbirl.planners.evaluation",
@@ -111,6 +117,8 @@ _MODULE_OF = {
     "plan": "kdbirl.planners.plan",
     "plan_many": "kdbirl.planners.plan",
     "Policy": "kdbirl.planners.policy",
+    "ConditionedQ": "kdbirl.planners.q_policy",
+    "QPolicy": "kdbirl.planners.q_policy",
     "soft_value_iteration": "kdbirl.planners.soft_value_iteration",
     "value_iteration": "kdbirl.planners.value_iteration",
     "Grid": "kdbirl.posterior.grid",

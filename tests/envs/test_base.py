@@ -101,6 +101,14 @@ def test_one_bad_policy_is_enough_to_refuse_a_discount_of_one():
     assert kb.TabularMDP(transitions, 0, 1, terminal=[2], horizon=5).horizon == 5
 
 
+def test_terminal_states_are_absorbing_whatever_their_rows_say():
+    transitions = changed(P, (2,), 0.0)
+    world = mdp(transitions=transitions, terminal=[2])
+    np.testing.assert_array_equal(world.transitions[2], [[0, 0, 1], [0, 0, 1]])
+    with pytest.raises(InputError, match="in state 2 sum to 0, not to 1"):
+        mdp(transitions=transitions)
+
+
 def test_names_are_used_in_messages():
     with pytest.raises(InputError, match=r"in state 0 \(ward\)"):
         mdp(discount=1, state_names=["ward", "theatre", "home"])

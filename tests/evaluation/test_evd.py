@@ -59,6 +59,15 @@ def test_a_reward_of_zeros_is_the_random_agent():
     assert found.regret == pytest.approx(1)
 
 
+def test_parameters_are_matched_by_name():
+    world = kb.Gridworld(4, features="xy")
+    draws = np.array([[[1.0, -1.0], [0.5, -0.7]]])
+    swapped = kb.Posterior(draws=draws[:, :, ::-1], names=("y", "x"), method="test", sampler="Grid", seed=0)
+    found = kb.evd(swapped, world, [1.0, -1.0])
+    np.testing.assert_allclose(found.per_draw, kb.evd(draws, world, [1.0, -1.0]).per_draw)
+    assert found.per_draw.max() < 1e-9 < kb.evd(draws[:, :, ::-1], world, [1.0, -1.0]).per_draw.min()
+
+
 def test_of_mean_and_of_map():
     world = kb.Gridworld(3)
     truth = np.eye(9)[8]

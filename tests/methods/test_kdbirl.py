@@ -1,6 +1,7 @@
 """The whole way from a bank to a posterior."""
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy.special import logsumexp
 from scipy.stats import ks_2samp
@@ -241,3 +242,60 @@ def test_reward_of_new_rows_uses_columns_named_like_the_parameters():
     post = kb.KDBIRL(prior=kb.Normal(0, 1)).fit(bank).posterior(expert, seed=0)
     rows = kb.Demonstrations(states=np.array([[1.0, 0.0], [0.0, 2.0]]), state_names=("x", "y"))
     np.testing.assert_allclose(post.reward(rows).mean, [post.mean()[0], 2 * post.mean()[1]])
+
+
+@pytest.mark.parametrize(
+    ("rewards", "message"),
+    [([[np.nan, 0.5]], "row 1, 'r0' is nan"), ([[0.1, np.inf]], "must be finite"), ("hi", "not numbers")],
+)
+def test_rewards_that_are_not_finite_numbers_are_refused(rewards, message):
+    bank, expert = continuous()
+    model = kb.KDBIRL(prior=kb.Uniform(-2, 2)).fit(bank)
+    with pytest.raises(InputError, match=message):
+        model.log_likelihood(expert, rewards)
+
+
+def test_rewards_as_a_frame_are_found_by_name_and_none_gives_none():
+    bank, expert = continuous()
+    model = kb.KDBIRL(prior=kb.Uniform(-2, 2)).fit(bank)
+    swapped = pl.DataFrame({"r1": [0.9], "r0": [0.1]})
+    assert model.log_likelihood(expert, swapped)[0] == model.log_likelihood(expert, [[0.1, 0.9]])[0]
+    with pytest.raises(InputError, match="'r0'"):
+        model.log_likelihood(expert, pl.DataFrame({"r1": [0.9]}))
+    assert model.log_likelihood(expert, np.zeros((0, 2))).shape == (0,)
+
+
+def test_out_of_reach_of_a_compact_reward_kernel_is_minus_infinity():
+    bank, expert = continuous()
+    model = kb.KDBIRL(prior=kb.Uniform(-2, 2), reward_kernel="epanechnikov", bandwidth=(0.5, 0.5)).fit(bank)
+    assert model.log_likelihood(expert, [[50.0, 50.0]])[0] == -np.inf
+
+
+def test_an_unseen_action_is_a_note_not_an_error():
+    rng = np.random.default_rng(0)
+    bank = kb.TaskBank.from_arrays(
+        states=rng.normal(size=(30, 1)),
+        actions=rng.integers(0, 2, 30),
+        tasks=np.repeat([0, 1, 2], 10),
+        rewards=np.array([[0.0], [0.5], [1.0]]),
+    )
+    expert = kb.Demonstrations(states=rng.normal(size=(4, 1)), actions=np.array([0, 1, 7, 0]))
+    post = kb.KDBIRL(prior=kb.Uniform(0, 1)).fit(bank).posterior(expert, seed=0)
+    assert any(note.startswith("1 of 4 expert rows have a value of action") for note in post.settings["notes"])
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda: kb.KDBIRL(prior=kb.Uniform(0, 1), sampler=kb.NUTS),
+        lambda: kb.KDBIRL(prior=kb.Uniform(0, 1), power="1"),
+        lambda: kb.NUTS(draws=0),
+        lambda: kb.Normal("a", 1),
+        lambda: kb.Uniform("0", 1),
+        lambda: kb.Demonstrations(np.zeros((3, 1)), ["a", None, "b"]),
+        lambda: kb.Demonstrations(np.zeros((3, 1)), ["a", np.nan, "b"]),
+    ],
+)
+def test_wrong_types_are_one_sentence(mistake):
+    with pytest.raises(InputError):
+        mistake()

@@ -41,6 +41,8 @@ def value_of(mdp: kb.TabularMDP, policy: np.ndarray, reward: np.ndarray) -> floa
     transitions, rewards = tables(mdp, reward)
     here, total, factor = mdp.start.copy(), 0.0, 1.0
     for step in range(mdp.horizon or 5000):
+        if factor < 1e-18:
+            break
         chances = policy if policy.ndim == 2 else policy[step]
         total += factor * (here[:, None] * chances * rewards).sum()
         here = np.einsum("s,sa,sat->t", here, chances, transitions)

@@ -10,7 +10,9 @@ import typer
 
 from kdbirl import __version__
 from kdbirl.cli import compilation_cache
+from kdbirl.cli.demos import demos
 from kdbirl.cli.doctor import doctor
+from kdbirl.cli.evaluate import evaluate
 from kdbirl.cli.fit import fit
 from kdbirl.errors import KDBIRLError, KDBIRLWarning
 
@@ -22,10 +24,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command(epilog="Example: kdbirl demos --env gridworld:5 --one-per-state --true-reward 'cell 24=1' --out grid")(
+    demos
+)
 app.command(
     epilog="Example: kdbirl fit --training training.parquet --rewards rewards.csv --expert expert.csv "
     "--state x,y --action action --prior uniform:0,1 --out run"
 )(fit)
+app.command(epilog="Example: kdbirl evaluate run --world grid/world.json")(evaluate)
 app.command(epilog="Example: kdbirl doctor --json")(doctor)
 
 

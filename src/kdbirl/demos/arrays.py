@@ -46,7 +46,18 @@ def as_array(values: Any, what: str) -> np.ndarray:
         raise InputError(f"{what}: there are no rows; at least one is needed.")
     if array.size == 0:
         raise InputError(f"{what}: there are no columns; at least one is needed.")
+    if is_text(array):
+        _refuse_missing_labels(values if isinstance(values, list | tuple) else array, what)
     return array
+
+
+def _refuse_missing_labels(values: Any, what: str) -> None:
+    """None and NaN among text would become labels of their own: 'None', 'nan'."""
+    if isinstance(values, np.ndarray) and values.dtype.kind != "O":
+        return
+    for row, value in enumerate(values):
+        if value is None or (isinstance(value, float) and value != value):
+            raise InputError(f"{what}: row {row + 1} is missing ({value}); every row needs a label: fill or drop it.")
 
 
 def is_text(array: np.ndarray) -> bool:

@@ -15,7 +15,7 @@ from kdbirl.demos.rewards import are_labels, as_rewards, task_codes
 from kdbirl.errors import InputError, did_you_mean
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Demonstrations(Content):
     """Observed (state, action) rows of one or more episodes.
 
@@ -105,6 +105,11 @@ class Demonstrations(Content):
 
         return read_demonstrations(frame, **columns)
 
+    def __repr__(self) -> str:
+        states = "discrete states" if self.discrete_states else f"states {', '.join(self.state_names)}"
+        actions = "no actions" if self.actions is None else f"actions {', '.join(self.action_names)}"
+        return f"Demonstrations({self.n_rows} rows in {self.n_episodes} episodes, {states}, {actions})"
+
     @property
     def n_rows(self) -> int:
         return len(self.states)
@@ -157,7 +162,7 @@ def concatenate(parts: Sequence[Demonstrations]) -> Demonstrations:
     return replace(coded[-1], **columns)
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class TaskBank(Content):
     """K training tasks: their rows, sorted by task, and one known reward vector each.
 
@@ -234,6 +239,10 @@ class TaskBank(Content):
         from kdbirl.demos.readers import read_task_bank
 
         return read_task_bank(frame, rewards=rewards, **columns)
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.reward_names[:6]) + (", ..." if self.n_parameters > 6 else "")
+        return f"TaskBank({self.n_tasks} tasks, {self.n_rows} rows, reward parameters {names})"
 
     @property
     def n_rows(self) -> int:

@@ -31,14 +31,19 @@ def as_numbers(values: Any, what: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     return array
 
 
-def as_transitions(values: Any) -> Float[np.ndarray, "S A S"]:
-    """(S, A, S) probabilities; a row that does not sum to one is named by its state and action."""
+def as_transitions(values: Any, terminal: Any = None) -> tuple[Float[np.ndarray, "S A S"], Bool[np.ndarray, " S"]]:
+    """(S, A, S) probabilities and (S,) terminal states, which are absorbing whatever their rows say.
+
+    A row that does not sum to one is named by its state and action.
+    """
     table = as_numbers(values, "transitions") + 0.0  # + 0.0: -0 is 0
     if table.ndim != 3 or table.shape[0] != table.shape[2] or 0 in table.shape:
         hint = " It looks like (action, state, next state): use transitions.transpose(1, 0, 2)." * (
             table.ndim == 3 and table.shape[1] == table.shape[2] != table.shape[0]
         )
         raise InputError(f"transitions: shape {table.shape}, expected (states, actions, states).{hint}")
+    ends = as_mask(terminal, len(table))
+    table[ends] = np.eye(len(table))[ends][:, None, :]
     if (table < 0).any():
         s, a, after = (int(i) for i in np.argwhere(table < 0)[0])
         raise InputError(
@@ -52,7 +57,8 @@ def as_transitions(values: Any) -> Float[np.ndarray, "S A S"]:
             f"transitions: the probabilities after action {a} in state {s} sum to {sums[s, a]:.10g}, not to 1; "
             "each transitions[state, action] must be a distribution over the next state."
         )
-    return frozen(table / sums[:, :, None])
+    table /= sums[:, :, None]
+    return frozen(table), ends
 
 
 def as_mask(values: Any, n_states: int) -> Bool[np.ndarray, " S"]:

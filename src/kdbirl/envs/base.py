@@ -28,7 +28,7 @@ class TabularMDP:
         discount: in [0, 1]. 1 needs a `horizon`, or that every policy ends in a terminal state with certainty.
         features: phi, `(S, q)` or `(S, A, q)`; None is one parameter per state, R(s, a) = reward[s].
         terminal: `(S,)` booleans: the episode is over when such a state is reached; nobody acts there, nothing is
-            earned there, and its rows of `transitions` mean nothing.
+            earned there, and its rows of `transitions` are replaced by staying there.
         horizon: episodes end after this many steps at the latest, and optimal policies depend on the step; None: never.
         feature_names, state_names, action_names: words for tables and plots.
         env_reward: `(S, A)`, the world's own expected reward, where it has one.
@@ -63,9 +63,8 @@ class TabularMDP:
         env_reward: Any = None,
         recorded_states: int | None = None,
     ) -> None:
-        table = arrays.as_transitions(transitions)
+        table, ends = arrays.as_transitions(transitions, terminal)
         n_states, n_actions, _ = table.shape
-        ends = arrays.as_mask(terminal, n_states)
         phi = arrays.as_features(features, n_states, n_actions)
         q = n_states if phi is None else phi.shape[-1]
         default = [f"state {s}" for s in range(q)] if phi is None else [f"phi{j}" for j in range(q)]

@@ -24,16 +24,16 @@ def named_world(text: str, discount: float | None = None, horizon: int | None = 
     name, _, choice = (part.strip() for part in text.partition(":"))
     if name in GRIDS:
         given = gridworld.DISCOUNT if discount is None else discount
-        return gridworld.Gridworld(_side(name, choice), discount=given, features=GRIDS[name], horizon=horizon)
+        return gridworld.Gridworld(_side(text, choice), discount=given, features=GRIDS[name], horizon=horizon)
     if name.removesuffix(OUTCOME) == SEPSIS:
         return _sepsis(text.strip(), discount, horizon)
     return _gymnasium(text.strip(), discount, horizon)
 
 
-def _side(name: str, text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise InputError(f"'{name}:{text}' should give the cells on a side, such as {name}:5.")
-    return int(text)
+def _side(text: str, side: str) -> int:
+    if not side.isdecimal() or int(side) < 1:
+        raise InputError(f"The world {text!r} should give the cells on a side, such as gridworld:5.")
+    return int(side)
 
 
 def _sepsis(text: str, discount: float | None, horizon: int | None) -> TabularMDP:
@@ -48,7 +48,7 @@ def _gymnasium(text: str, discount: float | None, horizon: int | None) -> Tabula
     import gymnasium
 
     name, colon, features = text.rpartition(":")
-    if not colon or name not in gymnasium.registry and features not in toy_text.FEATURES:
+    if not colon or (name not in gymnasium.registry and features not in toy_text.FEATURES):
         name, features = text, toy_text.FEATURES[0]
     env = _made(name)
     try:
@@ -65,11 +65,9 @@ def _made(name: str) -> Any:
 
     try:
         return gymnasium.make(name)
-    except gymnasium.error.UnregisteredEnv as error:
+    except (gymnasium.error.UnregisteredEnv, ModuleNotFoundError) as error:
         known = [*(f"{grid}:5" for grid in GRIDS), SEPSIS, *gymnasium.registry]
         raise InputError(f"There is no world called {name!r}.{_nearest(name, known)}") from error
-    except ModuleNotFoundError as error:
-        raise InputError(f"There is no world called {name!r}: {error}.") from error
     except gymnasium.error.Error as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise InputError(f"Gymnasium cannot make {name!r}: {reason}.") from error

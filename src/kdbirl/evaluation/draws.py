@@ -25,4 +25,12 @@ def draws_of(post: Any, mdp: TabularMDP) -> tuple[Float[np.ndarray, "chain draw 
         raise InputError(
             f"The posterior has {draws.shape[2]} reward parameters, but a reward of this world has {mdp.n_parameters}."
         )
-    return draws, most_probable, independent
+    order = _order(post.names if isinstance(post, Posterior) else (), mdp.feature_names)
+    return draws[:, :, order], None if most_probable is None else most_probable[order], independent
+
+
+def _order(names: tuple[str, ...], wanted: tuple[str, ...]) -> list[int]:
+    """The world's order of parameters, where the posterior has the same names in another one."""
+    if set(names) != set(wanted):
+        return list(range(len(wanted)))
+    return [names.index(name) for name in wanted]

@@ -77,7 +77,10 @@ _LOG_SURFACE: dict[Distance, Callable[[int], float]] = {
 
 @dataclass(frozen=True)
 class RadialKernel:
-    """K(d(x, y) / h) for a named profile K and a distance d; h is a standard deviation, never a variance."""
+    """K(d(x, y) / h) for a named profile K and a distance d; h is a width, never a variance.
+
+    It is the standard deviation of a Gaussian, the scale of a Laplace kernel, the edge of a compact one.
+    """
 
     profile: str = "gaussian"
     distance: Distance = euclidean

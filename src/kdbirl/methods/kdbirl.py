@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from kdbirl.demos.data import Demonstrations, TaskBank
-from kdbirl.errors import InputError
+from kdbirl.errors import InputError, did_you_mean
 from kdbirl.features import FeatureMap, as_feature_map
 from kdbirl.likelihood.bandwidths import Bandwidths, by_rule, given
 from kdbirl.likelihood.ckde import CKDE, CKDELikelihood, Conditional
@@ -59,9 +59,11 @@ class KDBIRL:
     """KD-BIRL with all its choices. `fit(bank)` once, then `posterior(expert, seed=0)` for each test task.
 
     prior: over the reward, required. features: phi(s, a), default standardised states and one-hot actions.
-    bandwidth: a rule ("paper", "silverman", "scott", "median", "cv") or `(h, h_reward)`, standard deviations.
+    bandwidth: a rule ("paper", "silverman", "scott", "median", "cv") or `(h, h_reward)`, the widths in K(d/h): the
+        standard deviation of a Gaussian (never its variance), the scale of a Laplace, the edge of a compact kernel.
     sampler: "auto" (exact grid where it suits, else NUTS), another name, or a sampler object.
-    kernel, distance (features), reward_kernel, reward_distance: names, objects, or functions of one pair.
+    kernel, distance (features), reward_kernel, reward_distance: names, objects, or functions of one pair. Distances:
+        "euclidean", "manhattan", "cosine" (1 - cos), "dot" (max(0, 1 - x.y)).
     power: multiplies the log likelihood in the posterior; 1 is the paper.
     conditional: "state-action" is the paper's p(s, a | R); "action" is p(a | s, R), for experts with other starts.
     task_weights: "rows" is the paper; "equal" stops tasks with many rows from dominating.
@@ -71,12 +73,12 @@ class KDBIRL:
     prior: Any
     features: Any = None
     bandwidth: BandwidthChoice = DEFAULT_RULE
-    sampler: str | Sampler = "auto"
+    sampler: Any = "auto"
     kernel: KernelChoice = "gaussian"
     distance: str | Distance = "euclidean"
     reward_kernel: KernelChoice = "gaussian"
     reward_distance: str | Distance = "euclidean"
-    power: int | float = 1.0
+    power: Any = 1.0
     conditional: Any = "state-action"
     task_weights: Any = "rows"
     reward_features: Any = None
@@ -91,7 +93,7 @@ class KDBIRL:
             raise InputError(f'conditional={self.conditional!r} should be "state-action" (the paper) or "action".')
         if self.task_weights not in ("rows", "equal"):
             raise InputError(f'task_weights={self.task_weights!r} should be "rows" (the paper) or "equal".')
-        if np.ndim(self.power) or not 0 < self.power < np.inf:
+        if not (np.ndim(self.power) == 0 and is_number(self.power) and 0 < self.power < np.inf):
             raise InputError(f"power={self.power!r} should be a positive number; 1 is the paper.")
         as_sampler(self.sampler)
 
@@ -131,17 +133,11 @@ class KDBIRL:
     def log_likelihood(self, expert: Any, rewards: Any) -> Any:
         """sum_i log p(s_i, a_i | R) for each reward (r, q), up to the constant of K_h; never powered."""
         fitted = self._ready()
-        table = np.asarray(rewards, dtype=float)
-        single = table.ndim == 1
-        table = np.atleast_2d(table)
-        if table.ndim != 2 or table.shape[1] != len(fitted.reward_names):
-            raise InputError(
-                f"rewards has shape {np.shape(rewards)}; expected one row per reward and one column for each of "
-                f"{', '.join(fitted.reward_names)}."
-            )
+        table = reward_rows(rewards, fitted.reward_names)
         likelihood = self._likelihood(self._expert_features(expert), Silent(), matrix_form=False)
-        values = _pointwise(likelihood, table) @ np.asarray(likelihood.counts)
-        return values[0] if single else values
+        counts = np.asarray(likelihood.counts)
+        values = _pointwise(likelihood, table)[:, counts > 0] @ counts[counts > 0]  # padding may be 0 * -inf
+        return values[0] if np.ndim(rewards) == 1 else values
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file (no pickle); `load_model` reads it."""
@@ -176,7 +172,7 @@ class KDBIRL:
     def _bandwidths(self, ckde: CKDE, seed: int) -> Bandwidths:
         if isinstance(self.bandwidth, str):
             return by_rule(self.bandwidth, ckde, seed)
-        if not isinstance(self.bandwidth, Sequence) or len(self.bandwidth) != 2:
+        if not isinstance(self.bandwidth, Sequence | np.ndarray) or len(self.bandwidth) != 2:
             raise InputError(
                 f"bandwidth={self.bandwidth!r} should be the name of a rule, or two numbers (h, h_reward)."
             )
@@ -256,15 +252,15 @@ class KDBIRL:
             h_reward=widths.h_reward,
             power=float(self.power),
             bandwidth_rule=widths.rule,
-            settings=self._settings(draws, expert, fitted),
+            settings=self._settings(draws, expert, rows, fitted),
             reward_features=fitted.reward_features,
         )
 
-    def _settings(self, draws: Draws, expert: Demonstrations, fitted: Fitted) -> dict[str, Any]:
+    def _settings(self, draws: Draws, expert: Demonstrations, rows: np.ndarray, fitted: Fitted) -> dict[str, Any]:
         """Everything else that a reader of the result may ask for."""
         from kdbirl.installation import package_versions
 
-        sampler = as_sampler(self.sampler)
+        sampler, unseen = as_sampler(self.sampler), _unseen_note(rows, fitted.features.names)
         chosen: dict[str, Any] = asdict(sampler)  # type: ignore[call-overload]
         constant = fitted.ckde.kernel.log_constant([float(width) for width in fitted.bandwidths.h])
         return {
@@ -277,7 +273,7 @@ class KDBIRL:
             "task_weights": self.task_weights,
             "sampler": {"asked": sampler.name, **chosen},
             "sampler_facts": draws.facts,
-            "notes": [*fitted.bandwidths.notes, *_informed_note(fitted), *draws.notes],
+            "notes": [*fitted.bandwidths.notes, *_informed_note(fitted), *unseen, *draws.notes],
             "bank": fitted.bank_fingerprint,
             "expert": expert.fingerprint(),
             "versions": package_versions(),
@@ -291,6 +287,16 @@ def _informed_note(fitted: Fitted) -> list[str]:
     if directions is None or len(directions) == q:
         return []
     return [f"the training tasks inform {len(directions)} of {q} reward directions; the others keep the prior"]
+
+
+def _unseen_note(rows: Float[np.ndarray, "n d"], names: Sequence[str]) -> list[str]:
+    """A state or action that no training task shows is a finding, not an error: nothing was declared."""
+    others = [i for i, name in enumerate(names) if name.endswith("=<other>")]
+    count = int((rows[:, others] > 0).any(axis=1).sum()) if others else 0
+    if not count:
+        return []
+    what = " or ".join(sorted({names[i].split("=")[0] for i in others if (rows[:, i] > 0).any()}))
+    return [f"{count} of {len(rows)} expert rows have a value of {what} that no training task shows"]
 
 
 def _check_support(prior: Prior, bank: TaskBank) -> None:
@@ -317,6 +323,35 @@ def _state_columns(features: FeatureMap, conditional: Conditional) -> tuple[int,
     return tuple(groups["state"])
 
 
+def reward_rows(rewards: Any, names: Sequence[str]) -> Float[np.ndarray, "r q"]:
+    """Rewards (r, q) or (q,) as a table of finite numbers; the columns of a frame are found by name."""
+    if hasattr(rewards, "columns"):
+        missing = [name for name in names if name not in list(rewards.columns)]
+        if missing:
+            raise InputError(
+                f"rewards has no column {missing[0]!r}.{did_you_mean(missing[0], map(str, rewards.columns))}"
+            )
+        rewards = rewards[list(names)].to_numpy()
+    try:
+        table = np.atleast_2d(np.asarray(rewards, dtype=float))
+    except (TypeError, ValueError):
+        raise InputError(f"rewards={rewards!r} are not numbers: give an array with one row per reward.") from None
+    if table.ndim != 2 or table.shape[1] != len(names):
+        raise InputError(
+            f"rewards has shape {np.shape(rewards)}; expected one row per reward and one column for each of "
+            f"{', '.join(names)}."
+        )
+    if not np.isfinite(table).all():
+        row, column = (int(i) for i in np.argwhere(~np.isfinite(table))[0])
+        raise InputError(f"rewards: row {row + 1}, {names[column]!r} is {table[row, column]}; it must be finite.")
+    return table
+
+
+def is_number(value: Any) -> bool:
+    """A number, not text that looks like one."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
 def _whole_number(seed: object) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= int(seed) < 2**32:
         raise InputError(f"seed={seed!r} should be a whole number from 0 to 4294967295.")
@@ -330,6 +365,8 @@ def _pointwise_batches(likelihood: CKDELikelihood, rewards: Array) -> Array:
 
 def _pointwise(likelihood: CKDELikelihood, rewards: Float[np.ndarray, "r q"]) -> Float[np.ndarray, "r u"]:
     """log p(x_i | R) of each distinct expert row for many rewards, padded to few sizes so that little is compiled."""
+    if not len(rewards):
+        return np.zeros((0, likelihood.counts.shape[0]))
     size = max(REWARDS_AT_ONCE, 2 ** int(np.ceil(np.log2(len(rewards)))))
     padded = np.concatenate([rewards, np.repeat(rewards[-1:], size - len(rewards), axis=0)])
     return np.asarray(_pointwise_batches(likelihood, jnp.asarray(padded)))[: len(rewards)]

@@ -1,7 +1,7 @@
 """A world as planning needs it: terminal states left out, equal transition rows written once.
 
 In a deterministic grid all rows "to cell s'" are the same row; among real patients (`ICUSepsis`) 713 x 25 rows are only
-2,917 different ones. Actions of one state with the same row (a *pair* of state and row) differ in nothing but their
+2,818 different ones. Actions of one state with the same row (a *pair* of state and row) differ in nothing but their
 immediate reward, so only the best of them can be best: an exact compression of every sweep over the world.
 """
 
@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from kdbirl.envs.base import TabularMDP
 from kdbirl.planners.grouping import Groups
 
+WORTH_SHARING = 0.67  # share of different rows among a state's actions above which each action is its own pair
 SPARSE = 0.1  # share of non-zero entries below which a sparse matrix product is quicker
 
 _KNOWN: "WeakKeyDictionary[TabularMDP, Dynamics]" = WeakKeyDictionary()
@@ -26,7 +27,7 @@ class Dynamics:
     """The n *live* states of a world, its u distinct transition rows among them, its p pairs (state, row).
 
     live: `(n,)` state numbers. rows: `(u, n)` probabilities, a deficit is the probability of ending. row_of: `(n, A)`.
-    pair_row: `(p,)`, sorted by state; pair_of: `(n, A)` pair of each action; pair_first: `(n,)` first pair of a state.
+    pair_row: `(p,)`, by state; pair_of: `(n, A)` pair of each action; pair_first: `(n,)` first pair of a state.
     start: `(n,)`; features: `(n, q)` or `(n, A, q)`.
     """
 
@@ -108,8 +109,7 @@ class Dynamics:
         self, pair_rewards: Float[np.ndarray, "p r"], values: Float[np.ndarray, "n r"]
     ) -> Float[np.ndarray, "p r"]:
         """Q of each pair: r + discount * E[V(next)]."""
-        after = self.expected(values).take(self.pair_row, axis=0)
-        after *= self.discount
+        after = (self.discount * self.expected(values)).take(self.pair_row, axis=0)
         after += pair_rewards
         return after
 
@@ -140,7 +140,10 @@ def _compressed(mdp: TabularMDP) -> Dynamics:
     known: dict[bytes, int] = {}
     row_of = np.array([known.setdefault(row.tobytes(), len(known)) for row in table], dtype=np.int64)
     _, first = np.unique(row_of, return_index=True)
-    pairs, pair_of = np.unique(np.repeat(np.arange(n), actions) * len(known) + row_of, return_inverse=True)
+    of_state = np.repeat(np.arange(n), actions) * len(known)
+    pairs, pair_of = np.unique(of_state + row_of, return_inverse=True)
+    if len(pairs) > WORTH_SHARING * n * actions:  # little to gain, and groups of one size are quicker
+        pairs, pair_of = of_state + row_of, np.arange(n * actions)
     phi = np.eye(mdp.n_states) if mdp.features is None else mdp.features
     return Dynamics(
         live=live,

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError
 from kdbirl.planners.dynamics import Dynamics, dynamics_of
-from kdbirl.planners.linear_solve import mean_rows, occupancies_by_factoring, one_thread, systems
+from kdbirl.planners.linear_solve import mean_rows, occupancies_by_factoring, on_one_thread, systems
 from kdbirl.planners.policy import Policy, as_policy
 
 
@@ -25,6 +25,7 @@ def value(mdp: TabularMDP, policy: Any, reward: Any) -> float:
     return float(weights[0] @ feature_expectations(mdp, policy))
 
 
+@on_one_thread
 def policy_values(mdp: TabularMDP, policy: Any, reward: Any) -> Float[np.ndarray, " S"]:
     """V(s) of each state, 0 in terminal ones; with a horizon, with all its steps to go."""
     table, dynamics = as_policy(policy, mdp.n_states, mdp.n_actions), dynamics_of(mdp)
@@ -33,8 +34,7 @@ def policy_values(mdp: TabularMDP, policy: Any, reward: Any) -> Float[np.ndarray
     if mdp.horizon is None:
         chances = table.at(0)[dynamics.live]
         system = systems(dynamics, mean_rows(dynamics, chances[None]))[0]
-        with one_thread():
-            values[dynamics.live] = np.linalg.solve(system, (chances * rewards).sum(axis=1))
+        values[dynamics.live] = np.linalg.solve(system, (chances * rewards).sum(axis=1))
         return values
     here = np.zeros((dynamics.n, 1))
     for chances in _of_steps(table, mdp.horizon)[::-1, dynamics.live]:
@@ -44,6 +44,7 @@ def policy_values(mdp: TabularMDP, policy: Any, reward: Any) -> Float[np.ndarray
     return values
 
 
+@on_one_thread
 def occupancy(mdp: TabularMDP, policy: Any) -> Float[np.ndarray, "S A"]:
     """Discounted expected number of times that each action is taken in each state; it sums to the mean length."""
     table, dynamics = as_policy(policy, mdp.n_states, mdp.n_actions), dynamics_of(mdp)

@@ -9,15 +9,18 @@ where J are the k states in which the policy differs from the anchor, D = discou
 one precomputed product. The cost is k^3 / 3 instead of n^3 / 3, and much less in practice.
 """
 
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any
+from functools import cached_property, lru_cache, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from kdbirl.planners.dynamics import Dynamics
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 SMALL = 150  # live states up to which each policy has its own factorisation
 NEGLIGIBLE = 1e-18  # discount^steps below which nothing more is added in double precision
@@ -25,10 +28,18 @@ ROUNDING = 1e-15
 CELLS_AT_ONCE = 2**22  # of a stack of matrices: 32 MB
 
 
-def one_thread() -> AbstractContextManager[Any]:
-    """Linear algebra on one thread inside this block: for small systems, waiting for each other costs threads more
-    than they save, a hundredfold on a busy machine."""
-    return _controller().limit(limits=1, user_api="blas")
+def on_one_thread(function: Callable[P, T]) -> Callable[P, T]:
+    """Run `function` with linear algebra on one thread.
+
+    Threads that wait for each other cost small systems more than they save, and a hundred times more on a busy machine.
+    """
+
+    @wraps(function)
+    def alone(*args: P.args, **kwargs: P.kwargs) -> T:
+        with _controller().limit(limits=1, user_api="blas"):
+            return function(*args, **kwargs)
+
+    return alone
 
 
 @lru_cache(maxsize=1)
@@ -67,13 +78,14 @@ def walk_values(
     """V of deterministic policies in a deterministic world: V_{2k} = V_k + discount^k V_k[the state after k steps]."""
     n, r = rewards.shape
     after = np.vstack([successor[row], np.full((1, r), n)])  # state n is the end, which leads to itself
-    values = np.vstack([rewards, np.zeros((1, r))])
+    place = (after * r + np.arange(r)).ravel()  # of the state after k steps, in the table written out
+    values = np.vstack([rewards, np.zeros((1, r))]).ravel()
     factor = dynamics.discount
-    while factor > NEGLIGIBLE and (after < n).any():
-        values += factor * np.take_along_axis(values, after, axis=0)
-        after = np.take_along_axis(after, after, axis=0)
+    while factor > NEGLIGIBLE and (place < n * r).any():
+        values += factor * values.take(place)
+        place = place.take(place)
         factor *= factor
-    return values[:n]
+    return values[: n * r].reshape(n, r)
 
 
 def values_by_factoring(
@@ -83,11 +95,10 @@ def values_by_factoring(
     n, r = rewards.shape
     values = np.empty((n, r))
     block = max(1, CELLS_AT_ONCE // n**2)
-    with one_thread():
-        for i in range(0, r, block):
-            part = slice(i, i + block)
-            matrices = systems(dynamics, dynamics.rows[row[:, part].T])
-            values[:, part] = np.linalg.solve(matrices, rewards[:, part].T[:, :, None])[:, :, 0].T
+    for i in range(0, r, block):
+        part = slice(i, i + block)
+        matrices = systems(dynamics, dynamics.rows[row[:, part].T])
+        values[:, part] = np.linalg.solve(matrices, rewards[:, part].T[:, :, None])[:, :, 0].T
     return values
 
 
@@ -96,11 +107,10 @@ def occupancies_by_factoring(dynamics: Dynamics, probabilities: Float[np.ndarray
     r, n, _ = probabilities.shape
     visits = np.empty((r, n))
     block = max(1, CELLS_AT_ONCE // n**2)
-    with one_thread():
-        for i in range(0, r, block):
-            matrices = systems(dynamics, mean_rows(dynamics, probabilities[i : i + block]))
-            start = np.broadcast_to(dynamics.start[:, None], (len(matrices), n, 1))
-            visits[i : i + block] = np.linalg.solve(matrices.swapaxes(1, 2), start)[:, :, 0]
+    for i in range(0, r, block):
+        matrices = systems(dynamics, mean_rows(dynamics, probabilities[i : i + block]))
+        start = np.broadcast_to(dynamics.start[:, None], (len(matrices), n, 1))
+        visits[i : i + block] = np.linalg.solve(matrices.swapaxes(1, 2), start)[:, :, 0]
     return visits
 
 
@@ -118,8 +128,7 @@ class Anchor:
     def of(cls, dynamics: Dynamics, marks: Bool[np.ndarray, "n A"]) -> "Anchor":
         """Factor the anchor's own system."""
         probabilities = marks / marks.sum(axis=1, keepdims=True)
-        with one_thread():
-            inverse = np.linalg.inv(systems(dynamics, mean_rows(dynamics, probabilities[None]))[0])
+        inverse = np.linalg.inv(systems(dynamics, mean_rows(dynamics, probabilities[None]))[0])
         return cls(dynamics, marks, inverse, dynamics.expected(inverse))
 
     @cached_property

@@ -12,11 +12,12 @@ from kdbirl.errors import InputError
 from kdbirl.planners.backward_induction import backward_induction
 from kdbirl.planners.dynamics import Dynamics, dynamics_of
 from kdbirl.planners.evaluation import collected_features, visits_by_step
-from kdbirl.planners.linear_solve import SMALL, Anchor, occupancies_by_factoring, one_thread
+from kdbirl.planners.linear_solve import SMALL, Anchor, occupancies_by_factoring, on_one_thread
 from kdbirl.planners.policy import Policy, best_actions, split_evenly
 from kdbirl.planners.policy_iteration import policy_iteration
 
-CELLS_AT_ONCE = 2**22  # of a table states x actions x rewards: 32 MB
+IN_CACHE, IN_MEMORY = 2**16, 2**23  # cells of a table states x actions x rewards: 0.5 MB, 64 MB
+SHARING = 256  # rewards that one anchor serves
 FEW = 8  # rewards below which an anchor does not pay
 
 
@@ -55,6 +56,7 @@ def action_values(mdp: TabularMDP, reward: Any) -> Float[np.ndarray, "*steps S A
     return many_action_values(mdp, reward)[0]
 
 
+@on_one_thread
 def plan_many(mdp: TabularMDP, rewards: Any) -> Plans:
     """Optimal policies for rewards (r, q), in one vectorised run."""
     directions = Directions.of(mdp.as_rewards(rewards))
@@ -81,6 +83,7 @@ def policies_for(
     return [policy.noisy(noise) for policy in policies] if noise else policies
 
 
+@on_one_thread
 def many_action_values(mdp: TabularMDP, rewards: Any) -> Float[np.ndarray, "r *steps S A"]:
     """Q*(s, a) of each of several rewards (r, q); 0 where nobody acts."""
     directions, dynamics = Directions.of(mdp.as_rewards(rewards)), dynamics_of(mdp)
@@ -97,6 +100,7 @@ def many_action_values(mdp: TabularMDP, rewards: Any) -> Float[np.ndarray, "r *s
     return q_values[directions.index] * size
 
 
+@on_one_thread
 def optimal_feature_expectations(mdp: TabularMDP, rewards: Any) -> Float[np.ndarray, "r q"]:
     """mu of the optimal policy of each reward (r, q): its value under any other reward w is w . mu.
 
@@ -146,7 +150,7 @@ class Block:
 
 def _solved(mdp: TabularMDP, rewards: Float[np.ndarray, "r q"]) -> Iterator[Block]:
     dynamics = dynamics_of(mdp)
-    for part in _parts(rewards, CELLS_AT_ONCE // (dynamics.row_of.size * (mdp.horizon or 1))):
+    for part in _parts(rewards, _block_size(dynamics.row_of.size * (mdp.horizon or 1))):
         tables = dynamics.tables(rewards[part])
         if mdp.horizon is not None:
             q_values = backward_induction(dynamics, tables, mdp.horizon)
@@ -158,9 +162,13 @@ def _solved(mdp: TabularMDP, rewards: Float[np.ndarray, "r q"]) -> Iterator[Bloc
         yield Block(part, solution.ties, solution.values, solution.error_bound, anchor)
 
 
+def _block_size(cells: int) -> int:
+    """Rewards planned together: as many as stay near the processor, or as share an anchor well, if memory allows."""
+    return max(IN_CACHE // cells, min(SHARING, IN_MEMORY // cells), 1)
+
+
 def _parts(rewards: Float[np.ndarray, "r q"], size: int) -> Iterator[Int[np.ndarray, " b"]]:
-    """Rewards in blocks that fit in memory, similar ones together (along their widest direction): a good anchor."""
-    size = max(size, 1)
+    """Rewards in blocks, similar ones together (along their widest direction), so that an anchor suits them."""
     order = np.arange(len(rewards))
     if size < len(rewards):
         centred = rewards - rewards.mean(axis=0)
@@ -178,8 +186,7 @@ def _anchor(dynamics: Dynamics, rewards: Float[np.ndarray, "b q"]) -> Anchor:
 def _visits(dynamics: Dynamics, block: Block) -> Float[np.ndarray, "b n"]:
     if block.anchor is None:
         return occupancies_by_factoring(dynamics, split_evenly(block.ties))
-    with one_thread():
-        return np.stack([block.anchor.occupancy(ties) for ties in block.ties])
+    return np.stack([block.anchor.occupancy(ties) for ties in block.ties])
 
 
 def _on_all_states(dynamics: Dynamics, table: np.ndarray, fill: bool | float = 0.0) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from kdbirl.planners.dynamics import Dynamics
-from kdbirl.planners.linear_solve import SMALL, Anchor, one_thread, values_by_factoring, walk_values
+from kdbirl.planners.linear_solve import SMALL, Anchor, values_by_factoring, walk_values
 from kdbirl.planners.policy import TIE_TOLERANCE
 
 SWEEPS = 30  # of value iteration before the first exact evaluation
@@ -42,7 +42,7 @@ def policy_iteration(
     values = np.zeros((dynamics.n, tables.shape[2])) if anchor is None else anchor_values(anchor, tables)
     for _ in range(SWEEPS if anchor is None else SWEEPS // 3):
         values = dynamics.pairs.max(dynamics.pair_values(rewards, values))
-    chosen = dynamics.pairs.first_best(dynamics.pair_values(rewards, values))
+    _, chosen = dynamics.pairs.argmax(dynamics.pair_values(rewards, values))
     open_ = np.arange(tables.shape[2])
     for _ in range(ROUNDS):
         here = rewards[:, open_]
@@ -87,11 +87,9 @@ def _improved(
     """Better actions where they gain more than rounding error, and for which rewards anything changed."""
     pair_values = dynamics.pair_values(rewards, values)
     present = np.take_along_axis(pair_values, chosen, axis=0)
-    gain = dynamics.pairs.max(pair_values) - present
-    better = gain > GAIN * np.abs(pair_values).max(axis=0)
-    if better.any():
-        chosen = np.where(better, dynamics.pairs.first_best(pair_values), chosen)
-    return chosen, better.any(axis=0)
+    best, first = dynamics.pairs.argmax(pair_values)
+    better = best - present > GAIN * np.abs(pair_values).max(axis=0)
+    return np.where(better, first, chosen), better.any(axis=0)
 
 
 def _evaluated(
@@ -105,9 +103,8 @@ def _evaluated(
         return values_by_factoring(dynamics, row, earned)
     action = dynamics.action_of_pair[chosen]
     values = np.empty_like(earned)
-    with one_thread():
-        for i in range(earned.shape[1]):
-            marks = np.zeros((dynamics.n, dynamics.n_actions), dtype=bool)
-            marks[np.arange(dynamics.n), action[:, i]] = True
-            values[:, i] = anchor.values(marks, earned[:, i])
+    for i in range(earned.shape[1]):
+        marks = np.zeros((dynamics.n, dynamics.n_actions), dtype=bool)
+        marks[np.arange(dynamics.n), action[:, i]] = True
+        values[:, i] = anchor.values(marks, earned[:, i])
     return values

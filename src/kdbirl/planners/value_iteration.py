@@ -39,14 +39,14 @@ class Iterated:
 
 
 class Rows(NamedTuple):
-    """Transition rows in JAX: `weight (u, k)` of the states `index (u, k)`, or, without an index, of all n states.
+    """Transition rows in JAX: `weight (u, k)` of the states `after (u, k)`, or, where `after` is None, of all n states.
 
     Rows with few successors are gathered: a matrix product hands its work to threads, which in a loop of thousands of
     small ones costs more than the work, and on a busy machine a thousand times more.
     """
 
     weight: Float[Array, "u k"]
-    index: Int[Array, "u k"] | None
+    after: Int[Array, "u k"] | None
 
     @classmethod
     def of(cls, dynamics: Dynamics) -> "Rows":
@@ -54,14 +54,14 @@ class Rows(NamedTuple):
         successors = max(1, int((dynamics.rows > 0).sum(axis=1).max()))
         if successors > GATHERED:
             return cls(jnp.asarray(dynamics.rows), None)
-        index = np.argsort(-dynamics.rows, axis=1, kind="stable")[:, :successors]
-        return cls(jnp.asarray(np.take_along_axis(dynamics.rows, index, axis=1)), jnp.asarray(index))
+        after = np.argsort(-dynamics.rows, axis=1, kind="stable")[:, :successors]
+        return cls(jnp.asarray(np.take_along_axis(dynamics.rows, after, axis=1)), jnp.asarray(after))
 
     def expected(self, values: Float[Array, "n r"]) -> Float[Array, "u r"]:
         """Expected value of the next state after each row."""
-        if self.index is None:
+        if self.after is None:
             return self.weight @ values
-        return (self.weight[:, :, None] * values[self.index]).sum(axis=1)
+        return (self.weight[:, :, None] * values[self.after]).sum(axis=1)
 
 
 def bellman(

@@ -1,7 +1,7 @@
 """The default sampler: exact draws where the grid can give them, NUTS elsewhere; it says which, and why."""
 
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from kdbirl.errors import InputError, did_you_mean
 from kdbirl.posterior.grid import MOST_DIMENSIONS, Grid, GridUnsuitable
@@ -59,8 +59,10 @@ SAMPLERS: dict[str, type[Sampler]] = {
 }
 
 
-def as_sampler(sampler: "str | Sampler") -> Sampler:
+def as_sampler(sampler: Any) -> Sampler:
     """A sampler from its name, with its default settings, or as it is."""
+    if isinstance(sampler, type) or not isinstance(sampler, str | Sampler):
+        raise InputError(f"sampler={sampler!r} is no sampler: give a name, or an object such as kb.NUTS(chains=4).")
     if not isinstance(sampler, str):
         return sampler
     return SAMPLERS[_known(sampler)]()

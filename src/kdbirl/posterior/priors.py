@@ -73,6 +73,13 @@ class Prior(ABC):
 class _Family(Prior):
     """A prior whose parameters have independent one-dimensional distributions of one kind."""
 
+    def __new__(cls, *values: Any, **named: Any) -> "_Family":
+        """Refuse what is not a number before anything is made of it."""
+        for value in (*values, *named.values()):
+            if np.asarray(value).dtype.kind not in "iuf":
+                raise InputError(f"{cls.__name__}: {value!r} is not a number, or a list with one for each parameter.")
+        return super().__new__(cls)
+
     def for_parameters(self, q: int, names: Sequence[str] = ()) -> "Prior":
         values = {}
         for item in fields(self):  # type: ignore[arg-type]

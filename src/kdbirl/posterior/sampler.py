@@ -59,8 +59,9 @@ class NoLikelihood:
         return jnp.zeros((0,), reward.dtype)
 
 
-def require_counts(sampler: str, **counts: int) -> None:
+def require_counts(sampler: str, **counts: Any) -> None:
     """Refuse counts below one where the sampler is configured."""
     for name, value in counts.items():
-        if int(value) != value or value < 1:
-            raise InputError(f"{sampler}({name}={value}): a whole number of at least 1 was expected.")
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not whole or value < 1:
+            raise InputError(f"{sampler}({name}={value!r}): a whole number of at least 1 was expected.")

@@ -1,0 +1,178 @@
+"""`kdbirl demos`: from a world to the tables that `kdbirl fit` takes."""
+
+import sys
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from kdbirl.demos.training_rewards import Rewards
+    from kdbirl.envs.base import TabularMDP
+
+DEFAULT_PRIOR = "uniform:0,1"  # of random rewards: the paper's prior on its grids
+world_choices, task_choices, behaviour, output = (
+    partial(typer.Option, rich_help_panel=panel) for panel in ("World", "Rewards", "Demonstrations", "Output")
+)
+
+
+def demos(
+    *,  # so that the options stand in the order in which they are explained, whether required or not
+    env: Annotated[
+        str,
+        world_choices(
+            metavar="WORLD",
+            help="gridworld:5 | gridworld-xy:10 | icu-sepsis | icu-sepsis:sofa-lactate-map (both also with +outcome) | "
+            "a Gymnasium id with a table of transitions, such as FrozenLake-v1 or FrozenLake-v1:next-state",
+        ),
+    ],
+    discount: Annotated[
+        float | None,
+        world_choices(metavar="X", help="From 0 to 1. Needed for Gymnasium's worlds; 0.95 for the others."),
+    ] = None,
+    planning_horizon: Annotated[
+        int | None,
+        world_choices(metavar="N", help="Demonstrators know that all is over after N steps; not given: they do not."),
+    ] = None,
+    rewards: Annotated[
+        str | None, task_choices(metavar="TABLE", help="Rewards of the training tasks: task, parameters.")
+    ] = None,
+    one_per_state: Annotated[
+        bool, task_choices("--one-per-state", help="A training task for each state: reward 1 there, 0 elsewhere.")
+    ] = False,
+    random_rewards: Annotated[
+        int | None, task_choices(metavar="K", help="K training tasks with rewards drawn from --reward-prior.")
+    ] = None,
+    reward_prior: Annotated[
+        list[str] | None,
+        task_choices(
+            metavar="PRIOR", help="Where random rewards come from, as --prior of fit; uniform:0,1 if not given."
+        ),
+    ] = None,
+    true_reward: Annotated[
+        str, task_choices(metavar="NUMBERS", help="The expert's: 0,0,0,1 or, where all others are 0, 'cell 3=1'.")
+    ],
+    episodes: Annotated[int, behaviour(metavar="N", help="Episodes of each training task.")] = 20,
+    expert_episodes: Annotated[int, behaviour(metavar="N", help="Episodes of the expert.")] = 5,
+    horizon: Annotated[int, behaviour(metavar="N", help="Episodes are cut after N steps.")] = 10,
+    temperature: Annotated[
+        float | None,
+        behaviour(metavar="T", help="Boltzmann demonstrators, exp(Q*/T); not given: optimal ones."),
+    ] = None,
+    noise: Annotated[float, behaviour(metavar="X", help="Fraction of their actions that is random.")] = 0.0,
+    expert_temperature: Annotated[
+        float | None, behaviour(metavar="T", help="The expert's own temperature; else as --temperature.")
+    ] = None,
+    expert_noise: Annotated[
+        float | None, behaviour(metavar="X", help="The expert's own noise; else as --noise.")
+    ] = None,
+    seed: Annotated[int, behaviour(metavar="N", help="The same seed gives the same tables.")] = 0,
+    out: Annotated[Path, output(metavar="DIR", help="Directory to make; it must not exist yet.")],
+    as_json: Annotated[bool, output("--json", help="Print one JSON object instead of text.")] = False,
+    quiet: Annotated[bool, output("--quiet", "-q", help="Print nothing but errors.")] = False,
+) -> None:
+    """Demonstrations of training tasks and of an expert, made in a world."""
+    from kdbirl.demos.rollouts import make_bank, rollout
+    from kdbirl.envs.named import named_world
+    from kdbirl.envs.reward_text import parse_reward
+    from kdbirl.envs.world_file import WorldFile
+    from kdbirl.installation import package_versions
+    from kdbirl.planners.plan import plan
+    from kdbirl.progress import for_stream
+    from kdbirl.report.demos_directory import FILES, demos_text, fit_command, write_demos
+    from kdbirl.report.run_directory import as_json as json_text
+    from kdbirl.report.run_directory import refuse_existing
+
+    out = out.expanduser()
+    refuse_existing(out)
+    world = named_world(env, discount, planning_horizon)
+    truth = parse_reward(true_reward, world)
+    seeds = _seeds(seed)
+    tasks, origin = _training_rewards(world, rewards, one_per_state, random_rewards, reward_prior, seeds["rewards"])
+    expert_temperature = temperature if expert_temperature is None else expert_temperature
+    expert_noise = noise if expert_noise is None else expert_noise
+    with closing(for_stream(sys.stderr, quiet or as_json)) as progress:
+        progress.update("demonstrations", 0, 3, "of the expert")
+        policy = plan(world, truth, expert_temperature, expert_noise)
+        expert = rollout(world, policy, episodes=expert_episodes, horizon=horizon, seed=seeds["expert"])
+        progress.update("demonstrations", 1, 3, f"of {len(tasks)} training tasks")
+        bank = make_bank(world, tasks, episodes, horizon, seeds["training"], temperature, noise)
+        progress.update("demonstrations", 2, 3, "written to files")
+        quality, own = _quality(temperature, noise), _quality(expert_temperature, expert_noise)
+        made: dict[str, Any] = {
+            "rewards": origin,
+            "demonstrators": quality if quality == own else f"{quality}; the expert {own}",
+            "seed": seed,
+            "seeds": seeds,
+            "training": {"tasks": bank.n_tasks, "episodes_per_task": episodes, "rows": bank.n_rows},
+            "expert": {"episodes": expert_episodes, "rows": expert.n_rows},
+            "world": world.describe(),
+            "fit": fit_command(out, world, reward_prior or [DEFAULT_PRIOR]),
+            "versions": package_versions(),
+        }
+        record = WorldFile(
+            env, world.discount, planning_horizon, horizon, world.feature_names, tuple(truth.tolist()), made
+        )
+        write_demos(out, bank, expert, record)
+    if as_json and not quiet:
+        files = {name: str(out / name) for name in FILES}
+        content = {"out": str(out), "files": files, "env": env, "discount": world.discount, "horizon": horizon}
+        typer.echo(json_text(content | {"made": made}), nl=False)
+    elif not quiet:
+        typer.echo(demos_text(out, bank, expert, record, world))
+
+
+def _training_rewards(
+    world: "TabularMDP",
+    table: str | None,
+    each_state: bool,
+    random: int | None,
+    prior: list[str] | None,
+    seed: int,
+) -> "tuple[Rewards, str]":
+    """The rewards by task, and in words where they come from."""
+    from kdbirl.demos.training_rewards import one_per_state, rewards_for
+    from kdbirl.errors import InputError
+
+    if (table is not None) + each_state + (random is not None) != 1:
+        raise InputError("Give the training tasks one of --rewards TABLE, --one-per-state or --random-rewards K.")
+    if prior is not None and random is None:
+        raise InputError("--reward-prior is for --random-rewards K, which is not given.")
+    if table is not None:
+        return rewards_for(table, world), f"from {table}"
+    if random is None:
+        return one_per_state(world), "one task per state"
+    return _random_rewards(world, random, prior or [DEFAULT_PRIOR], seed)
+
+
+def _random_rewards(world: "TabularMDP", count: int, prior: list[str], seed: int) -> "tuple[Rewards, str]":
+    import numpy as np
+
+    from kdbirl.errors import InputError
+    from kdbirl.posterior.product_prior import parse_priors
+
+    if count < 1:
+        raise InputError(f"--random-rewards {count} should be a number of tasks, at least 1.")
+    drawn = parse_priors(prior).for_parameters(world.n_parameters, world.feature_names)
+    vectors = drawn.sample(np.random.default_rng(seed), count)
+    return {str(k): vector for k, vector in enumerate(vectors)}, f"{count} drawn from {' '.join(prior)}"
+
+
+def _seeds(seed: int) -> dict[str, int]:
+    """Different random numbers for the training tasks, the expert and the rewards, from one seed."""
+    import numpy as np
+
+    from kdbirl.errors import InputError
+
+    if seed < 0:
+        raise InputError(f"seed={seed} should be a whole number, at least 0.")
+    expert, rewards = np.random.SeedSequence(seed, spawn_key=(1,)).generate_state(2).tolist()
+    return {"training": seed, "expert": expert, "rewards": rewards}
+
+
+def _quality(temperature: float | None, noise: float) -> str:
+    """How well demonstrators act, in words with every digit."""
+    kind = "optimal" if temperature is None else f"Boltzmann with temperature {temperature!r}"
+    return f"{kind}, fraction {noise!r} of random actions" if noise else kind

@@ -1,0 +1,95 @@
+"""`judge`: a posterior against the truth, beside its own prior, and what it risks when nobody knows the truth."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kdbirl.envs.base import TabularMDP
+from kdbirl.errors import InputError
+from kdbirl.evaluation.evd import ExpectedValueDifference, evd
+from kdbirl.evaluation.risk import ValueAtRisk, value_at_risk
+from kdbirl.planners.plan import plan
+from kdbirl.posterior.result import Posterior
+from kdbirl.progress import Progress, Silent
+
+PRIOR_DRAWS = 1000  # independent, so that the prior's mean is known to 3 % of its spread
+LEVELS = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """EVD of the posterior's draws and of its prior's (None without prior draws), and the value at risk of the policy
+    that is optimal for the posterior mean: in the units of the reward, and as a share of (best - random)."""
+
+    posterior: ExpectedValueDifference
+    prior: ExpectedValueDifference | None
+    risk: ValueAtRisk
+    relative_risk: ValueAtRisk
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "best_value": self.posterior.best,
+            "random_value": self.posterior.random,
+            "posterior": _plain(self.posterior),
+            "prior": None if self.prior is None else _plain(self.prior),
+            "value_at_risk": _risk(self.risk),
+            "normalised_value_at_risk": _risk(self.relative_risk),
+            "notes": list(self.notes),
+        }
+
+
+def judge(post: Posterior, world: TabularMDP, true_reward: Any, progress: Progress | None = None) -> Judgement:
+    """Plan for every draw and compare under the true reward; each of the four parts plans for all of its draws."""
+    progress = progress or Silent()
+    notes = names_note(post, world)
+    planning = f"planning for {len(post.flat)} draws"
+    progress.update("evaluation", 0, 4, planning)
+    posterior = evd(post, world, true_reward)
+    some = post.prior_draws[:PRIOR_DRAWS]
+    progress.update("evaluation", 1, 4, f"planning for {len(some)} draws of the prior")
+    prior = evd(some, world, true_reward) if len(some) else None
+    policy = plan(world, post.mean())
+    progress.update("evaluation", 2, 4, f"value at risk, {planning}")
+    risk = value_at_risk(post, world, policy)
+    progress.update("evaluation", 3, 4, f"normalised value at risk, {planning}")
+    return Judgement(posterior, prior, risk, value_at_risk(post, world, policy, normalised=True), notes)
+
+
+def names_note(post: Posterior, world: TabularMDP) -> tuple[str, ...]:
+    """The same names in another order would compare the wrong numbers; other names may be another's words."""
+    ours, theirs = tuple(post.names), world.feature_names
+    if ours == theirs:
+        return ()
+    if set(ours) == set(theirs):
+        raise InputError(
+            f"The posterior's parameters are those of the world in another order ({', '.join(ours[:6])}); put the "
+            f"columns of the rewards table in the world's order and fit again."
+        )
+    if len(ours) != len(theirs):
+        raise InputError(f"The posterior has {len(ours)} reward parameters, but this world's rewards {len(theirs)}.")
+    pairs = ", ".join(f"{mine} as {world_name}" for mine, world_name in list(zip(ours, theirs, strict=True))[:4])
+    more = ", ..." if len(ours) > 4 else ""
+    return (f"The posterior's parameters have other names than the world's; taken in order: {pairs}{more}.",)
+
+
+def _plain(found: ExpectedValueDifference) -> dict[str, Any]:
+    low, high = found.interval
+    return {
+        "mean": found.mean,
+        "standard_error": found.standard_error,
+        "interval_95": [low, high],
+        "of_mean_reward": found.of_mean,
+        "of_most_probable_reward": found.of_map,
+        "normalised_regret": found.regret,
+        "quantiles_of_draws": {name: float(found.quantile(level)) for name, level in LEVELS.items()},
+        "draws": len(found.per_draw),
+        "effective_draws": found.effective_size,
+    }
+
+
+def _risk(found: ValueAtRisk) -> dict[str, Any]:
+    bound = found.bound if np.isfinite(found.bound) else None
+    return {"bound": bound, "estimate": found.estimate, "alpha": found.alpha, "delta": found.delta}

@@ -1,0 +1,169 @@
+"""Episodes of deep Q-learning, many side by side and compiled: looking around, acting and evaluating.
+
+Simulators do not start again by themselves; here an episode that has ended, or that is long enough, is followed by a
+fresh one. Cutting an episode is no end: its last row says nothing but what followed.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from kdbirl.envs.simulator import Simulator
+from kdbirl.planners.q_network import ActionValueNetwork, action_values
+from kdbirl.planners.replay import Transitions
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the compiled program depends on, with nothing left open; see `DeepQ` for the meanings."""
+
+    discount: float
+    episode_length: int
+    hidden: tuple[int, ...]
+    updates: int
+    environments: int
+    updates_per_step: int
+    batch: int
+    replay: int
+    learning_rate: float
+    averaging: float
+    exploration: float
+    evaluate_every: int
+    evaluation_episodes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """A simulator and settings: the static argument of the compiled functions.
+
+    Simulators are told apart by identity, because a user's may hold arrays, which can be neither compared nor hashed.
+    """
+
+    simulator: Simulator
+    settings: Settings
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Setup) and self.simulator is other.simulator and self.settings == other.settings
+
+    def __hash__(self) -> int:
+        return hash((id(self.simulator), self.settings))
+
+
+class Scales(NamedTuple):
+    """How the network sees the world: observations (o - centre) / spread, features phi @ mixing."""
+
+    centre: Float[Array, " d"]
+    spread: Float[Array, " d"]
+    mixing: Float[Array, "q p"]
+
+    def see(self, observation: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        return (observation - self.centre[None]) / self.spread[None]
+
+
+class World(NamedTuple):
+    """The numbers that a training depends on: scales, weights to train with, and weights of the evaluation episodes."""
+
+    scales: Scales
+    pool: Float[Array, "rewards p"]
+    trial: Float[Array, "episodes p"]
+
+
+class Actors(NamedTuple):
+    """Episodes under way: the simulator's state, what is seen of it, the w that each is played for, and its steps."""
+
+    state: Any
+    observation: Float[Array, "n d"]
+    weights: Float[Array, "n p"]
+    step: Int[Array, " n"]
+
+
+class Evaluation(NamedTuple):
+    """Of each evaluation episode: the discounted return `earned`; what the network `expected` at its start; and what
+    it should have: the return, and the network's value of the last state where the episode was only cut."""
+
+    earned: Float[Array, " episodes"]
+    expected: Float[Array, " episodes"]
+    realised: Float[Array, " episodes"]
+
+
+@partial(jax.jit, static_argnames=("setup", "steps"))
+def look_around(setup: Setup, steps: int, key: Array) -> Transitions:
+    """Rows of the random agent, unscaled, with all q features: what the scales are taken from."""
+    simulator, n = setup.simulator, setup.settings.environments
+    d, q = len(simulator.observation_names), len(simulator.feature_names)
+    plain = World(Scales(jnp.zeros(d), jnp.ones(d), jnp.eye(q)), jnp.zeros((1, q)), jnp.zeros((1, q)))
+    first, later = jax.random.split(key)
+
+    def move(actors: Actors, key: Array) -> tuple[Actors, Transitions]:
+        choose, on = jax.random.split(key)
+        return act(setup, plain, actors, jax.random.randint(choose, (n,), 0, simulator.n_actions), on)
+
+    _, rows = jax.lax.scan(move, fresh(setup, plain, n, first), jax.random.split(later, steps))
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
+
+
+@partial(jax.jit, static_argnames="setup")
+def evaluate(setup: Setup, world: World, network: ActionValueNetwork, chance: Array, key: Array) -> Evaluation:
+    """Play the greedy policy, with a share `chance` of random actions, for the weights of `trial`.
+
+    The same key starts the same episodes, so that networks are compared on common random numbers.
+    """
+    simulator, scales, weights, n = setup.simulator, world.scales, world.trial, len(world.trial)
+    first, later = jax.random.split(key)
+    state, observation = simulator.reset(first, n)
+
+    def move(carry: tuple[Any, Array, Array], key: Array) -> tuple[tuple[Any, Array, Array], tuple[Array, Array]]:
+        state, observation, factor = carry
+        values = action_values(network, observation, weights)
+        choose, on = jax.random.split(key)
+        outcome = simulator.step(state, mostly_greedy(values, chance, choose), on)
+        reward = jnp.sum(outcome.features @ scales.mixing * weights, axis=1)
+        ahead = factor * setup.settings.discount
+        seen = scales.see(outcome.observation)
+        cut = jnp.where(outcome.truncated, ahead * action_values(network, seen, weights).max(axis=1), 0.0)
+        ahead = jnp.where(outcome.terminated | outcome.truncated, 0.0, ahead)
+        return (outcome.state, seen, ahead), (factor * reward, cut)
+
+    start = scales.see(observation)
+    keys = jax.random.split(later, setup.settings.episode_length)
+    (_, seen, ahead), (rewards, cut) = jax.lax.scan(move, (state, start, jnp.ones(n)), keys)
+    earned = rewards.sum(axis=0)
+    rest = cut.sum(axis=0) + ahead * action_values(network, seen, weights).max(axis=1)
+    return Evaluation(earned, action_values(network, start, weights).max(axis=1), earned + rest)
+
+
+def mostly_greedy(values: Float[Array, "n A"], chance: Float[Array, "*n"], key: Array) -> Int[Array, " n"]:
+    """The best action, or with probability `chance` any."""
+    n, actions = values.shape
+    whether, which = jax.random.split(key)
+    by_chance = jax.random.randint(which, (n,), 0, actions)
+    return jnp.where(jax.random.uniform(whether, (n,)) < chance, by_chance, jnp.argmax(values, axis=1))
+
+
+def fresh(setup: Setup, world: World, n: int, key: Array) -> Actors:
+    """n new episodes, each for a w of the pool."""
+    first, choose = jax.random.split(key)
+    state, observation = setup.simulator.reset(first, n)
+    weights = world.pool[jax.random.randint(choose, (n,), 0, len(world.pool))]
+    return Actors(state, world.scales.see(observation), weights, jnp.zeros(n, jnp.int32))
+
+
+def act(setup: Setup, world: World, actors: Actors, action: Int[Array, " n"], key: Array) -> tuple[Actors, Transitions]:
+    """Act; the rows that it gives; and a new episode wherever one has ended or is long enough."""
+    on, again = jax.random.split(key)
+    outcome = setup.simulator.step(actors.state, action, on)
+    following, step = world.scales.see(outcome.observation), actors.step + 1
+    features = outcome.features @ world.scales.mixing
+    rows = Transitions(actors.observation, action, features, following, outcome.terminated)
+    over = outcome.terminated | outcome.truncated | (step >= setup.settings.episode_length)
+    new = fresh(setup, world, len(step), again)
+    going = Actors(outcome.state, following, actors.weights, step)
+    return jax.tree.map(partial(_where, over), new, going), rows
+
+
+def _where(over: Bool[Array, " n"], new: Array, going: Array) -> Array:
+    return jnp.where(over.reshape(-1, *[1] * (going.ndim - 1)), new, going)

@@ -1,0 +1,170 @@
+"""What deep Q-learning gives: action values and greedy policies, for one reward or for any."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from kdbirl.errors import InputError
+from kdbirl.planners.policy import Policy
+from kdbirl.planners.q_episodes import Scales
+from kdbirl.planners.q_network import ActionValueNetwork, action_values, single_precision
+
+
+@dataclass(frozen=True)
+class Learning:
+    """How a training went.
+
+    converged: the returns had stopped to rise, and the network's own estimate agreed with them; `sentence` says so in
+    words. updates: how many were made; best_update: after how many of them the network was taken that is kept.
+    returns: the mean discounted return of the evaluation episodes after every `evaluate_every` updates, beginning
+    with the untrained network; best, random: of the network that is kept, and of the random agent; expected: what the
+    kept network itself expected. With one reward they are in its units; over many, each is scaled to unit size.
+    """
+
+    converged: bool
+    sentence: str
+    updates: int
+    best_update: int
+    returns: tuple[float, ...]
+    best: float
+    random: float
+    expected: float
+
+
+@dataclass(frozen=True, eq=False)
+class LearntValues:
+    """The network, how it sees the world, and what the world's numbers are called. `states (S, d)` are the observations
+    of a tabular world, whose states can be given by their numbers too."""
+
+    network: ActionValueNetwork
+    scales: Scales
+    observation_names: tuple[str, ...]
+    feature_names: tuple[str, ...]
+    n_actions: int
+    states: Float[np.ndarray, "S d"] | None
+
+    @single_precision
+    def of(self, observations: Any, direction: Float[np.ndarray, " p"]) -> Float[np.ndarray, "n A"]:
+        """Q of every action for each observation `(n, d)`, or for each state `(n,)` of a tabular world."""
+        seen = jnp.asarray(self.observed(observations))
+        return np.asarray(_values(self.network, self.scales, seen, jnp.asarray(direction)), dtype=np.float64)
+
+    def observed(self, observations: Any) -> Float[np.ndarray, "n d"]:
+        """Rows of numbers as the simulator gives them, from such rows or from the numbers of states."""
+        given = np.asarray(observations)
+        if self.states is not None and given.ndim == 1 and np.issubdtype(given.dtype, np.integer):
+            if given.size and not 0 <= given.min() <= given.max() < len(self.states):
+                wrong = given.min() if given.min() < 0 else given.max()
+                raise InputError(f"There is no state {wrong}; states are 0 to {len(self.states) - 1}.")
+            return self.states[given]
+        columns = self.observation_names
+        if given.ndim != 2 or given.shape[1] != len(columns):
+            expected = f"(n, {len(columns)}): {', '.join(columns[:6])}{', ...' if len(columns) > 6 else ''}"
+            raise InputError(f"The observations have shape {given.shape}, expected {expected}.")
+        return given.astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class QPolicy:
+    """The greedy policy that deep Q-learning found for one reward `(q,)`.
+
+    It plugs in wherever a policy does: `kb.rollout(env, policy)` and, if it was trained in a tabular world,
+    `kb.value(mdp, policy, reward)`. Q values are in the reward's units, with some six digits (single precision).
+    """
+
+    reward: Float[np.ndarray, " q"]
+    learning: Learning
+    values: LearntValues
+    direction: Float[np.ndarray, " p"]
+    size: float
+
+    @property
+    def converged(self) -> bool:
+        return self.learning.converged
+
+    @property
+    def sentence(self) -> str:
+        """How the training went."""
+        return self.learning.sentence
+
+    def q_values(self, observations: Any) -> Float[np.ndarray, "n A"]:
+        """Q(s, a) for observations `(n, d)`, or for the states `(n,)` of a tabular world."""
+        return self.size * self.values.of(observations, self.direction)
+
+    def actions(self, observations: Any) -> Int[np.ndarray, " n"]:
+        """The greedy action in each."""
+        return self.q_values(observations).argmax(axis=1)
+
+    def predict(self, observation: Any) -> int:
+        """The greedy action for one observation `(d,)`, or for one state of a tabular world."""
+        return int(self.actions(np.asarray(observation)[None])[0])
+
+    def table(self) -> Policy:
+        """The same policy as a table, if it was trained in a tabular world."""
+        if self.values.states is None:
+            raise InputError("This policy was not trained in a tabular world; only there it is a table.")
+        return Policy(np.eye(self.values.n_actions)[self.actions(self.values.states)])
+
+    def __repr__(self) -> str:
+        return f"QPolicy({self.sentence})"
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionedQ:
+    """Action values Q(s, a, w) for every reward w . phi from the distribution that they were trained over.
+
+    `policy(w)` costs nothing, so that thousands of posterior draws cost one training: `kb.evd(post, mdp, truth,
+    planner=conditioned)`. Of rewards outside that distribution it knows little; only their size does not matter.
+    """
+
+    learning: Learning
+    values: LearntValues
+    sizes: Float[np.ndarray, " q"]
+
+    @property
+    def converged(self) -> bool:
+        return self.learning.converged
+
+    @property
+    def sentence(self) -> str:
+        """How the training went."""
+        return self.learning.sentence
+
+    def policy(self, reward: Any) -> QPolicy:
+        """The greedy policy for one reward `(q,)`."""
+        weights = np.asarray(reward, dtype=np.float64)
+        names = self.values.feature_names
+        if weights.shape != (len(names),) or not np.isfinite(weights).all():
+            raise InputError(f"reward: {weights.tolist()}, expected one finite number for each of {', '.join(names)}.")
+        direction, size = directions(weights[None] * self.sizes[None])
+        return QPolicy(weights, self.learning, self.values, direction[0], float(size[0]))
+
+    def q_values(self, observations: Any, rewards: Any) -> Float[np.ndarray, "r n A"]:
+        """Q(s, a, w) for observations `(n, d)` (or states) and rewards `(r, q)`."""
+        return np.stack([self.policy(reward).q_values(observations) for reward in np.atleast_2d(rewards)])
+
+    def __call__(self, mdp: Any, reward: Any) -> Policy | QPolicy:
+        """`planner=` of `kb.evd`: the policy for a reward; as a table in the tabular world of the training."""
+        policy = self.policy(reward)
+        return policy if self.values.states is None else policy.table()
+
+    def __repr__(self) -> str:
+        return f"ConditionedQ({self.sentence})"
+
+
+def directions(rewards: Float[np.ndarray, "r q"]) -> tuple[Float[np.ndarray, "r q"], Float[np.ndarray, " r"]]:
+    """Rewards of length one, and their lengths: a positive factor changes no policy, so it is not learnt."""
+    size = np.linalg.norm(rewards, axis=1)
+    return rewards / np.where(size > 0, size, 1.0)[:, None], size
+
+
+@jax.jit
+def _values(
+    network: ActionValueNetwork, scales: Scales, observations: Float[Array, "n d"], direction: Float[Array, " p"]
+) -> Float[Array, "n A"]:
+    weights = jnp.broadcast_to(direction[None], (len(observations), len(direction)))
+    return action_values(network, scales.see(observations), weights)

@@ -1,0 +1,134 @@
+"""One training from beginning to end: scales from a look around, blocks of compiled updates, evaluation, stopping."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from kdbirl.planners.q_episodes import Evaluation, Scales, Setup, World, evaluate, look_around
+from kdbirl.planners.q_learning import begin, learn
+from kdbirl.planners.q_network import ActionValueNetwork
+from kdbirl.planners.q_policy import Learning, directions
+from kdbirl.planners.replay import Transitions
+from kdbirl.progress import Progress
+
+LOOK = 500  # steps, at most, that the random agent looks around
+SAME = 1e-6  # a spread below this is rounding
+
+
+class Rewards(NamedTuple):
+    """What to train for: a pool `(r, q)` of rewards, and those `(episodes, q)` of the evaluation episodes."""
+
+    pool: Float[np.ndarray, "r q"]
+    trial: Float[np.ndarray, "episodes q"]
+    single: bool  # one reward, which then is the only feature
+
+
+class Stopping(NamedTuple):
+    """When it is enough; see `DeepQ`."""
+
+    patience: int
+    tolerance: float
+    agreement: float
+
+
+class Trained(NamedTuple):
+    """The network that is kept, its scales, the units of its weights, and how it went."""
+
+    network: ActionValueNetwork
+    scales: Scales
+    units: Float[np.ndarray, " p"]
+    learning: Learning
+
+
+def train(setup: Setup, rewards: Rewards, stopping: Stopping, seed: int, progress: Progress) -> Trained:
+    """Train until the rule says stop or the updates are used up. The same seed gives the same network."""
+    settings = setup.settings
+    keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), 4)  # whatever the user's own default is
+    seen = look_around(setup, min(settings.episode_length, LOOK), keys[0])
+    world, units = scaled_world(rewards, seen)
+    training = begin(setup, world, seen, keys[1])
+    random = evaluate(setup, world, training.target, jnp.ones(()), keys[2])
+    course = Course(stopping, float(random.earned.mean()), float(units[0]) if rewards.single else 1.0)
+    course.note(0, evaluate(setup, world, training.target, jnp.zeros(()), keys[2]), training.target)
+    for block, done in enumerate(range(settings.evaluate_every, settings.updates + 1, settings.evaluate_every)):
+        training, loss = learn(setup, world, training, jax.random.fold_in(keys[3], block))
+        course.note(done, evaluate(setup, world, training.target, jnp.zeros(()), keys[2]), training.target)
+        progress.update("deep Q-learning", done, settings.updates, f"return {course.unit * course.returns[-1]:.4g}")
+        if course.settled or not np.isfinite(loss):
+            break
+    return Trained(course.network, world.scales, units, course.learning(bool(np.isfinite(loss))))
+
+
+def scaled_world(rewards: Rewards, seen: Transitions) -> tuple[World, Float[np.ndarray, " p"]]:
+    """Observations of mean 0 and spread 1, features of root mean square 1 (their units), over the random agent's rows.
+
+    A column that never varied is not divided: it may be a rare event, which next to nothing would blow up.
+    """
+    observations = np.asarray(seen.observation, dtype=np.float64)
+    spread = observations.std(axis=0)
+    features = np.asarray(seen.features, dtype=np.float64)
+    mixing = rewards.pool.T if rewards.single else np.eye(features.shape[1])
+    units = np.sqrt(np.mean((features @ mixing) ** 2, axis=0))
+    units = np.where(units > 0, units, 1.0)
+    scales = Scales(
+        jnp.asarray(observations.mean(axis=0)),
+        jnp.asarray(np.where(spread > SAME, spread, 1.0)),
+        jnp.asarray(mixing / units[None]),
+    )
+    if rewards.single:
+        return World(scales, jnp.ones((1, 1)), jnp.ones((len(rewards.trial), 1))), units
+    pool, trial = (directions(part * units[None])[0] for part in (rewards.pool, rewards.trial))
+    return World(scales, jnp.asarray(pool), jnp.asarray(trial)), units
+
+
+class Course:
+    """The course of a training: returns so far, the best network, and whether it is enough. In the network's units."""
+
+    def __init__(self, stopping: Stopping, random: float, unit: float) -> None:
+        self.stopping, self.random, self.unit = stopping, random, unit
+        self.returns: list[float] = []
+        self.updates = self.best_update = self.waited = 0
+        self.best = self.risen_to = -np.inf
+        self.expected = self.disagreement = np.nan
+        self.network: ActionValueNetwork
+
+    def note(self, updates: int, evaluation: Evaluation, network: ActionValueNetwork) -> None:
+        """Take in an evaluation after so many updates."""
+        earned = float(evaluation.earned.mean())
+        self.returns.append(earned)
+        self.updates, self.waited = updates, self.waited + 1
+        self.disagreement = abs(float(evaluation.expected.mean() - evaluation.realised.mean()))
+        if earned > self.risen_to + self.stopping.tolerance * max(earned - self.random, 0.0):
+            self.risen_to, self.waited = earned, 0
+        if not self.returns[:-1] or earned >= self.best:  # of equals the later, which has seen more
+            self.best, self.best_update, self.expected = earned, updates, float(evaluation.expected.mean())
+            self.network = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), network)  # the loop reuses its memory
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the network, as it is now, expects what happens."""
+        return self.disagreement <= self.stopping.agreement * max(self.best - self.random, 0.0)
+
+    @property
+    def settled(self) -> bool:
+        return self.waited >= self.stopping.patience and self.agrees
+
+    def learning(self, finite: bool) -> Learning:
+        """The record, in the units of the reward."""
+        values = {name: self.unit * getattr(self, name) for name in ("best", "random", "expected")}
+        returns = tuple(self.unit * value for value in self.returns)
+        sentence = self._sentence(finite, **values)
+        return Learning(finite and self.settled, sentence, self.updates, self.best_update, returns, **values)
+
+    def _sentence(self, finite: bool, best: float, random: float, expected: float) -> str:
+        facts = f"the greedy policy earns {best:.4g} (the random agent {random:.4g}) and expected {expected:.4g}"
+        if not finite:
+            return f"Diverged after {self.updates:,} updates; lower learning_rate. Until then {facts}."
+        if self.settled:
+            return f"Converged after {self.updates:,} updates: {facts}."
+        if self.waited < self.stopping.patience:
+            return f"Not converged after {self.updates:,} updates, the return was still rising; raise updates: {facts}."
+        return f"Not converged after {self.updates:,} updates, expected and real returns still differ: {facts}."

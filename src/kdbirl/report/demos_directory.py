@@ -1,0 +1,79 @@
+"""The directory that `kdbirl demos` leaves behind: the three tables of a fit, and the world they came from."""
+
+import shlex
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.demos.writers import write_demonstrations, write_task_bank
+from kdbirl.envs.base import TabularMDP
+from kdbirl.envs.gridworld import Gridworld
+from kdbirl.envs.world_file import WorldFile
+from kdbirl.files import write_text
+from kdbirl.report.run_directory import _directory_whole_or_not_at_all, refuse_existing
+from kdbirl.report.terminal import WIDTH, files_text
+
+FILES = {
+    "training.parquet": "demonstrations of the training tasks, a row per step",
+    "rewards.csv": "the training tasks' rewards",
+    "expert.csv": "demonstrations of the expert, whose reward a fit looks for",
+    "world.json": "the world and the expert's reward, for kdbirl evaluate",
+}
+
+
+def write_demos(directory: Path, bank: TaskBank, expert: Demonstrations, world: WorldFile) -> None:
+    """Write all four files under a temporary name, then give the directory its own."""
+    refuse_existing(directory)
+    with _directory_whole_or_not_at_all(directory) as unfinished:
+        write_task_bank(bank, unfinished / "training.parquet", unfinished / "rewards.csv")
+        write_demonstrations(expert, unfinished / "expert.csv")
+        write_text(unfinished / "world.json", world.to_json())
+
+
+def fit_command(directory: Path, mdp: TabularMDP, priors: Sequence[str]) -> list[str]:
+    """A `kdbirl fit` that takes these tables; its features and its prior are a beginning, for the user to change.
+
+    State codes are names, not quantities, so the features are one-hot; a grid that pays by coordinates has those.
+    """
+    tables = {"training": "training.parquet", "rewards": "rewards.csv", "expert": "expert.csv"}
+    words = ["kdbirl", "fit"]
+    for option, name in tables.items():
+        words += [f"--{option}", str(directory / name)]
+    words += ["--state", "state", "--action", "action", "--n-states", str(mdp.recorded_states)]
+    coordinates = isinstance(mdp, Gridworld) and mdp.feature_names == ("x", "y") and f"grid:{mdp.size}+onehot-actions"
+    words += ["--features", coordinates or "onehot"]
+    for prior in priors:
+        words += ["--prior", prior]
+    return [*words, "--out", "run"]
+
+
+def demos_text(directory: Path, bank: TaskBank, expert: Demonstrations, world: WorldFile, mdp: TabularMDP) -> str:
+    """What was made, the files, and the command that comes next."""
+    horizon = f"{world.planning_horizon} steps" if world.planning_horizon else "none"
+    made = (
+        f"{world.env}: {mdp.recorded_states} states, {mdp.n_actions} actions, {mdp.n_parameters} reward parameters; "
+        f"discount {world.discount:g}, planning horizon {horizon}. {bank.n_rows} rows of {bank.n_tasks} training "
+        f"tasks, {expert.n_rows} rows of the expert. Demonstrators: {world.made['demonstrators']}. Rewards: "
+        f"{world.made['rewards']}. Seed {world.made['seed']}."
+    )
+    command = _wrapped(world.made["fit"])
+    return f"{textwrap.fill(made, WIDTH)}\n\n{files_text(directory, FILES)}\n\nNext, with a prior of yours:\n{command}"
+
+
+def _wrapped(words: list[str]) -> str:
+    """A command for a shell over several lines; an option stays with its value."""
+    pieces: list[str] = []
+    for word in map(shlex.quote, words):
+        if pieces and (pieces[-1].startswith("--") and " " not in pieces[-1]):
+            pieces[-1] += f" {word}"
+        else:
+            pieces.append(word)
+    lines = [f"  {pieces[0]}"]
+    for piece in pieces[1:]:
+        if len(lines[-1]) + len(piece) + 3 <= WIDTH:
+            lines[-1] += f" {piece}"
+        else:
+            lines[-1] += " \\"
+            lines.append(f"    {piece}")
+    return "\n".join(lines)
