@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,3 +33,19 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file whole or not at all."""
     with whole_or_not_at_all(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def directory_whole_or_not_at_all(directory: Path) -> Iterator[Path]:
+    """A temporary directory beside it, given its name in one step when everything is in it."""
+    unfinished = directory.absolute().with_name(f".{directory.absolute().name}.{secrets.token_hex(4)}.unfinished")
+    try:
+        unfinished.mkdir()
+        yield unfinished
+        unfinished.rename(directory)  # over an empty directory of that name too, never over a full one
+    except FileProblem as problem:  # of one of the files: under the name that the user knows
+        raise FileProblem(str(problem).replace(str(unfinished), str(directory))) from problem
+    except OSError as error:
+        raise FileProblem(f"{directory} cannot be written: {error.strerror or error}; choose another place.") from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)

@@ -26,7 +26,11 @@ from kdbirl.progress import Progress, Silent
 EFFECTIVE_HORIZONS = 5.0  # an episode without an end is cut when discount^t has fallen to exp(-5), below one per cent
 LONGEST = 5000  # steps of such an episode
 POOL = 8192  # rewards drawn to train with
-COUNTS = ("updates", "environments", "updates_per_step", "batch", "replay", "evaluate_every", "evaluation_episodes")
+COUNTS = (
+    *("updates", "environments", "updates_per_step", "batch", "replay", "patience"),
+    *("evaluate_every", "evaluation_episodes"),
+)
+SHARES = ("learning_rate", "averaging", "exploration", "tolerance", "agreement")
 
 
 @dataclass(frozen=True)
@@ -35,10 +39,11 @@ class DeepQ:
 
     discount: None takes the simulator's. Values are without a time limit: an episode that is merely truncated goes on
         in its last state, and so policies do not depend on the step, as exact ones with a horizon do.
-    updates: gradient steps at most; every `evaluate_every` of them the greedy policy plays `evaluation_episodes`
-        episodes, always the same. Training stops when their mean return has not risen by `tolerance` times
-        (best - random) in `patience` evaluations, and the network's own estimate of it is within `agreement` times
-        (best - random). The best network is kept; whether it stopped by itself is `converged` of the result.
+    updates: gradient steps at most, in whole blocks of `evaluate_every`; after each block the greedy policy plays
+        `evaluation_episodes` episodes, always the same. Training stops when their mean return has not risen by
+        `tolerance` times (best - random) in `patience` blocks, and the network's own estimate of it is within
+        `agreement` times (best - random). The best network is kept; whether training stopped by itself is
+        `converged` of the result.
     episode_length: steps after which an episode is cut, in training and in evaluation; None: the simulator's horizon,
         or 5 / (1 - discount) if that is less.
     hidden: sizes of the layers. environments: episodes side by side; each step of them is followed by
@@ -48,7 +53,7 @@ class DeepQ:
     """
 
     discount: float | None = None
-    updates: int = 30_000
+    updates: int = 40_000
     hidden: tuple[int, ...] = (128, 128)
     learning_rate: float = 1e-3
     environments: int = 32
@@ -59,21 +64,23 @@ class DeepQ:
     exploration: float = 0.02
     episode_length: int | None = None
     evaluate_every: int = 1000
-    evaluation_episodes: int = 128
+    evaluation_episodes: int = 256
     patience: int = 8
-    tolerance: float = 0.005
+    tolerance: float = 0.002
     agreement: float = 0.1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(self.hidden))  # a list would be as good, but cannot be hashed
-        counts = {name: getattr(self, name) for name in (*COUNTS, "patience")}
-        counts |= {"hidden": min(self.hidden, default=0), "episode_length": self.episode_length or 1}
+        counts = {name: getattr(self, name) for name in COUNTS} | {"hidden": min(self.hidden, default=0)}
+        counts |= {} if self.episode_length is None else {"episode_length": self.episode_length}
         for name, value in counts.items():
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
                 raise InputError(f"DeepQ({name}={getattr(self, name)!r}) should be a whole number, at least 1.")
-        for name in ("learning_rate", "averaging", "exploration"):
+        for name in SHARES:
             if not 0 < getattr(self, name) <= 1:
                 raise InputError(f"DeepQ({name}={getattr(self, name)!r}) should be above 0, and 1 at most.")
+        if self.updates < self.evaluate_every:
+            raise InputError(f"DeepQ(updates={self.updates}) is less than evaluate_every={self.evaluate_every}.")
         if self.evaluate_every % self.updates_per_step:
             raise InputError(
                 f"DeepQ(evaluate_every={self.evaluate_every}) should be a multiple of updates_per_step"

@@ -1,9 +1,9 @@
 """The network of deep Q-learning, Q(s, a, w) = w . f(s, a, w), for rewards w . phi(s, a).
 
-The best values grow linearly with the size of w, which the product with w gives for nothing; f itself is free. (f could
-be learnt as successor features, E[sum_t discount^t phi], by a loss on the vectors. Tried, and four times worse: they jump
-wherever the best policy changes with w, while Q is continuous.) With the reward itself as the only feature, w = 1 and
-f is Q, so that one network serves a single reward too.
+The best values grow linearly with the size of w, which the product with w gives for nothing; f itself is free. (f
+could be learnt as successor features, E[sum_t discount^t phi], by a loss on the vectors. Tried, and four times worse:
+they jump wherever the best policy changes with w, while Q is continuous.) With the reward itself as the only feature,
+w = 1 and f is Q, so that one network serves a single reward too.
 
 Only this file imports Equinox. Networks compute in single precision, as is usual: action values have some six digits,
 and the noise of learning is far above that.

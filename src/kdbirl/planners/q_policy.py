@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 from kdbirl.errors import InputError
 from kdbirl.planners.policy import Policy
 from kdbirl.planners.q_episodes import Scales
-from kdbirl.planners.q_network import ActionValueNetwork, action_values, single_precision
+from kdbirl.planners.q_network import ActionValueNetwork, action_values, greedy, single_precision
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,11 @@ class LearntValues:
     feature_names: tuple[str, ...]
     n_actions: int
     states: Float[np.ndarray, "S d"] | None
+
+    def choose(self, observations: Float[Array, "n d"], directions: Float[Array, "n p"]) -> Int[Array, " n"]:
+        """The greedy action of each row, in JAX, so that compiled loops can ask for it in any precision."""
+        seen = self.scales.see(observations.astype(jnp.float32))
+        return greedy(self.network, seen, directions.astype(jnp.float32))
 
     @single_precision
     def of(self, observations: Any, direction: Float[np.ndarray, " p"]) -> Float[np.ndarray, "n A"]:
@@ -99,6 +104,11 @@ class QPolicy:
         """The greedy action in each."""
         return self.q_values(observations).argmax(axis=1)
 
+    def __call__(self, observations: Float[Array, "n d"]) -> Int[Array, " n"]:
+        """The greedy actions for a simulator's observations, in JAX: what compiled rollouts call."""
+        weights = jnp.broadcast_to(self.direction[None], (len(observations), len(self.direction)))
+        return self.values.choose(observations, weights)
+
     def predict(self, observation: Any) -> int:
         """The greedy action for one observation `(d,)`, or for one state of a tabular world."""
         return int(self.actions(np.asarray(observation)[None])[0])
@@ -119,11 +129,12 @@ class ConditionedQ:
 
     `policy(w)` costs nothing, so that thousands of posterior draws cost one training: `kb.evd(post, mdp, truth,
     planner=conditioned)`. Of rewards outside that distribution it knows little; only their size does not matter.
+    `units (q,)` are the root mean squares of the features, in which the network measures.
     """
 
     learning: Learning
     values: LearntValues
-    sizes: Float[np.ndarray, " q"]
+    units: Float[np.ndarray, " q"]
 
     @property
     def converged(self) -> bool:
@@ -140,8 +151,15 @@ class ConditionedQ:
         names = self.values.feature_names
         if weights.shape != (len(names),) or not np.isfinite(weights).all():
             raise InputError(f"reward: {weights.tolist()}, expected one finite number for each of {', '.join(names)}.")
-        direction, size = directions(weights[None] * self.sizes[None])
+        direction, size = directions(weights[None] * self.units[None])
         return QPolicy(weights, self.learning, self.values, direction[0], float(size[0]))
+
+    def act(self, observations: Float[Array, "n d"], rewards: Float[Array, "n q"]) -> Int[Array, " n"]:
+        """The greedy actions for a simulator's observations, each row for a reward of its own, in JAX: one compiled
+        rollout serves any number of rewards side by side."""
+        scaled = rewards * jnp.asarray(self.units, rewards.dtype)[None]
+        size = jnp.linalg.norm(scaled, axis=1, keepdims=True)
+        return self.values.choose(observations, scaled / jnp.where(size > 0, size, 1.0))
 
     def q_values(self, observations: Any, rewards: Any) -> Float[np.ndarray, "r n A"]:
         """Q(s, a, w) for observations `(n, d)` (or states) and rewards `(r, q)`."""

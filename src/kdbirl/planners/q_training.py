@@ -109,8 +109,9 @@ class Course:
 
     @property
     def agrees(self) -> bool:
-        """Whether the network, as it is now, expects what happens."""
-        return self.disagreement <= self.stopping.agreement * max(self.best - self.random, 0.0)
+        """Whether the network, as it is now, expects what happens; where all policies earn alike, up to a share of
+        one step's reward."""
+        return self.disagreement <= self.stopping.agreement * max(self.best - self.random, 1.0)
 
     @property
     def settled(self) -> bool:

@@ -10,8 +10,8 @@ from kdbirl.demos.writers import write_demonstrations, write_task_bank
 from kdbirl.envs.base import TabularMDP
 from kdbirl.envs.gridworld import Gridworld
 from kdbirl.envs.world_file import WorldFile
-from kdbirl.files import write_text
-from kdbirl.report.run_directory import _directory_whole_or_not_at_all, refuse_existing
+from kdbirl.files import directory_whole_or_not_at_all, write_text
+from kdbirl.report.run_directory import refuse_existing
 from kdbirl.report.terminal import WIDTH, files_text
 
 FILES = {
@@ -25,7 +25,7 @@ FILES = {
 def write_demos(directory: Path, bank: TaskBank, expert: Demonstrations, world: WorldFile) -> None:
     """Write all four files under a temporary name, then give the directory its own."""
     refuse_existing(directory)
-    with _directory_whole_or_not_at_all(directory) as unfinished:
+    with directory_whole_or_not_at_all(directory) as unfinished:
         write_task_bank(bank, unfinished / "training.parquet", unfinished / "rewards.csv")
         write_demonstrations(expert, unfinished / "expert.csv")
         write_text(unfinished / "world.json", world.to_json())

@@ -3,17 +3,14 @@
 import hashlib
 import json
 import math
-import secrets
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from kdbirl.demos.tables import find_files
 from kdbirl.errors import FileProblem
-from kdbirl.files import write_text
+from kdbirl.files import directory_whole_or_not_at_all, write_text
 from kdbirl.installation import is_writable, package_versions
 from kdbirl.methods.kdbirl import KDBIRL
 from kdbirl.posterior.result import Posterior
@@ -53,7 +50,7 @@ def write_run(
 ) -> None:
     """Write all files of a run under a temporary name, then give the directory its own."""
     refuse_existing(directory)
-    with _directory_whole_or_not_at_all(directory) as unfinished:
+    with directory_whole_or_not_at_all(directory) as unfinished:
         posterior.save(unfinished / "posterior.nc")
         write_text(unfinished / "summary.csv", posterior.summary().write_csv())
         write_text(unfinished / "diagnosis.json", as_json(diagnosis(posterior)))
@@ -122,18 +119,3 @@ def _hashes(inputs: Sequence[str | Path]) -> dict[str, str]:
 def _sha256(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-@contextmanager
-def _directory_whole_or_not_at_all(directory: Path) -> Iterator[Path]:
-    unfinished = directory.absolute().with_name(f".{directory.absolute().name}.{secrets.token_hex(4)}.unfinished")
-    try:
-        unfinished.mkdir()
-        yield unfinished
-        unfinished.rename(directory)  # over an empty directory of that name too, never over a full one
-    except FileProblem as problem:  # of one of the files: under the name that the user knows
-        raise FileProblem(str(problem).replace(str(unfinished), str(directory))) from problem
-    except OSError as error:
-        raise FileProblem(f"{directory} cannot be written: {error.strerror or error}; choose another place.") from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)

@@ -1,0 +1,85 @@
+"""`CartPole` is Gymnasium's CartPole-v1, step by step."""
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import kdbirl as kb
+from kdbirl.envs.cartpole import CartPoleState
+from kdbirl.envs.simulator import Simulator
+from kdbirl.errors import InputError
+
+
+def gymnasium_episodes(actions, seed):
+    """States (steps + 1, 4) in double precision, rewards and ends, of one episode of the given actions."""
+    env = gymnasium.make("CartPole-v1")
+    env.reset(seed=seed)
+    states, rows = [np.array(env.unwrapped.state)], []
+    for action in actions:
+        _, reward, terminated, truncated, _ = env.step(int(action))
+        states.append(np.array(env.unwrapped.state))
+        rows.append((reward, terminated, truncated))
+        if terminated or truncated:
+            break
+    return np.array(states), np.array(rows)
+
+
+def balancing(observation):
+    return (observation[2] + 0.5 * observation[3] > 0).astype(int)
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [(True, 1e-13), (False, 1e-5)])
+def test_every_step_is_gymnasiums(precision, tolerance):
+    """From each state that Gymnasium visits, the same next one: to rounding, in either precision."""
+    rng = np.random.default_rng(0)
+    step = jax.jit(kb.CartPole(discount=0.99).step)
+    for seed in range(10):
+        actions = rng.integers(0, 2, 500)
+        states, rows = gymnasium_episodes(actions, seed)
+        with jax.enable_x64(precision):
+            here = CartPoleState(jnp.asarray(states[:-1]), jnp.arange(len(rows)))
+            outcome = step(here, jnp.asarray(actions[: len(rows)]), jax.random.key(0))
+        np.testing.assert_allclose(outcome.observation, states[1:], rtol=tolerance, atol=tolerance)
+        np.testing.assert_array_equal(outcome.features[:, 0], rows[:, 0])
+        np.testing.assert_array_equal(outcome.terminated, rows[:, 1])
+        np.testing.assert_array_equal(outcome.truncated, rows[:, 2])
+        assert outcome.terminated[-1]
+
+
+def test_a_balanced_pole_is_truncated_after_500_steps():
+    """A whole episode in double precision, not only single steps; terminated and truncated are kept apart."""
+    simulator = kb.CartPole(discount=0.99)
+    env = gymnasium.make("CartPole-v1")
+    env.reset(seed=1)
+    with jax.enable_x64(True):
+        state = CartPoleState(jnp.asarray(env.unwrapped.state)[None], jnp.zeros(1, int))
+        step = jax.jit(simulator.step)
+        for number in range(1, 501):
+            action = balancing(np.array(env.unwrapped.state))
+            _, _, terminated, truncated, _ = env.step(int(action))
+            outcome = step(state, jnp.asarray(action)[None], jax.random.key(0))
+            state = outcome.state
+            assert (bool(outcome.terminated[0]), bool(outcome.truncated[0])) == (terminated, truncated)
+            assert truncated == (number == 500)
+        np.testing.assert_allclose(state.variables[0], env.unwrapped.state, rtol=1e-9, atol=1e-9)
+
+
+def test_it_is_a_simulator():
+    simulator = kb.CartPole(discount=0.99, horizon=None)
+    assert isinstance(simulator, Simulator)
+    state, observation = simulator.reset(jax.random.key(0), 1000)
+    assert observation.shape == (1000, len(simulator.observation_names))
+    assert float(jnp.abs(observation).max()) <= 0.05
+    assert float(jnp.abs(observation).max()) > 0.045
+    late = state._replace(step=state.step + 10_000)
+    assert not simulator.step(late, jnp.zeros(1000, int), jax.random.key(1)).truncated.any()
+
+
+@pytest.mark.parametrize(
+    ("keywords", "word"), [({"discount": 1.5}, "discount"), ({"discount": 0.9, "horizon": 0}, "horizon")]
+)
+def test_bad_settings_are_refused(keywords, word):
+    with pytest.raises(InputError, match=word):
+        kb.CartPole(**keywords)

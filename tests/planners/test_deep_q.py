@@ -1,0 +1,316 @@
+"""Deep Q-learning against exact plans: values, regrets, ends and cuts, seeds, and the two forms."""
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import kdbirl as kb
+from kdbirl.envs.simulator import TabularSimulator
+from kdbirl.errors import InputError
+from kdbirl.planners import replay as memory
+from kdbirl.planners.q_episodes import Actors, Scales, Settings, Setup, World, act, evaluate
+from kdbirl.planners.q_learning import double_q_goal
+from kdbirl.planners.q_network import ActionValueNetwork, action_values
+from kdbirl.planners.replay import Transitions
+
+SMALL = kb.DeepQ(hidden=(64, 64), updates=8000, evaluate_every=500, patience=4, averaging=0.01)
+TINY = kb.DeepQ(hidden=(32,), updates=3000, evaluate_every=500, batch=64, learning_rate=3e-3, averaging=0.02)
+
+
+def regret(mdp, reward, policy):
+    """(best - value) / (best - random), exact."""
+    best = kb.plan_many(mdp, [reward]).values[0]
+    random = kb.value(mdp, kb.Policy.uniform(mdp.n_states, mdp.n_actions), reward)
+    return (best - kb.value(mdp, policy, reward)) / (best - random)
+
+
+def some_world(horizon=None, n_states=5, n_actions=3):
+    """A random world whose last state is an end."""
+    transitions = np.random.default_rng(0).dirichlet(np.full(n_states, 0.4), (n_states, n_actions))
+    terminal = np.arange(n_states) == n_states - 1
+    return kb.TabularMDP(transitions, "uniform", 0.8, terminal=terminal, horizon=horizon)
+
+
+# The pieces
+
+
+def transitions(n, first=0, d=2):
+    number = jnp.arange(first, first + n)
+    rows = jnp.broadcast_to(number[:, None].astype(float), (n, d))
+    return Transitions(rows, number, rows, rows + 1, number % 2 == 0)
+
+
+def test_the_memory_is_a_ring():
+    replay = memory.empty(transitions(4), 12)
+    for block in range(5):
+        replay = memory.add(replay, transitions(4, 4 * block))
+    assert sorted(np.asarray(replay.rows.action).tolist()) == list(range(8, 20))
+    np.testing.assert_array_equal(replay.rows.following[:, 0], replay.rows.observation[:, 0] + 1)
+
+
+def test_only_what_was_written_is_drawn():
+    replay = memory.add(memory.empty(transitions(4), 12), transitions(4, first=1))
+    drawn = memory.draw(replay, jax.random.key(0), 1000)
+    assert set(np.asarray(drawn.action).tolist()) == {1, 2, 3, 4}
+    np.testing.assert_array_equal(drawn.observation[:, 1], drawn.action)
+
+
+def test_the_goal_is_double_q_learning_and_stops_only_at_ends():
+    """Against a plain loop: one network chooses the action, the other values it."""
+    rng = np.random.default_rng(1)
+    network, target = (ActionValueNetwork(3 + 2, (8,), 4, 2, 10.0, jax.random.key(k)) for k in (0, 1))
+    following, features, weights = (jnp.asarray(rng.normal(size=(50, k))) for k in (3, 2, 2))
+    ended = jnp.asarray(rng.random(50) < 0.5)
+    rows = Transitions(following, jnp.zeros(50, int), features, following, ended)
+    goal = double_q_goal(0.9, network, target, rows, weights)
+    differ = 0
+    for i in range(50):
+        chosen = int(np.argmax(network(following[i], weights[i])))
+        values = np.asarray(target(following[i], weights[i]))
+        differ += chosen != values.argmax()
+        expected = float(features[i] @ weights[i]) + (0.0 if ended[i] else 0.9 * values[chosen])
+        assert float(goal[i]) == pytest.approx(expected, rel=1e-5, abs=1e-4)
+    assert differ > 5, "the two networks would not be told apart"
+
+
+def test_values_grow_with_the_weights():
+    """Q = w . f: zero weights are worth nothing, and opposite advantages cancel over the actions."""
+    network = ActionValueNetwork(3 + 2, (8,), 4, 2, 10.0, jax.random.key(0))
+    observations = jax.random.normal(jax.random.key(1), (6, 3))
+    assert not np.asarray(action_values(network, observations, jnp.zeros((6, 2)))).any()
+
+
+def settings(**changes):
+    values = {name: getattr(TINY, name) for name in Settings.__dataclass_fields__}
+    return Settings(**values | {"discount": 0.8, "episode_length": 100} | changes)
+
+
+def actors_of(simulator, cells, steps):
+    state, _ = simulator.reset(jax.random.key(0), len(cells))
+    state = state._replace(cell=jnp.asarray(cells, state.cell.dtype), step=jnp.asarray(steps, state.step.dtype))
+    n = simulator.mdp.n_states
+    return Actors(state, jnp.eye(n)[state.cell], jnp.ones((len(cells), 1)), jnp.asarray(steps, jnp.int32))
+
+
+def plain_world(n, episodes=1):
+    scales = Scales(jnp.zeros(n), jnp.ones(n), jnp.arange(n, dtype=float)[:, None])
+    return World(scales, jnp.ones((1, 1)), jnp.ones((episodes, 1)))
+
+
+def test_a_cut_episode_starts_again_and_its_row_is_no_end():
+    """In a corridor 0 1 2 (end 3): one episode ends, one reaches the horizon, one the length, one goes on."""
+    table = np.zeros((4, 1, 4))
+    table[[0, 1, 2, 3], 0, [1, 2, 3, 3]] = 1.0
+    mdp = kb.TabularMDP(table, 0, 0.8, terminal=np.arange(4) == 3, horizon=5)
+    setup = Setup(TabularSimulator(mdp), settings(episode_length=3))
+    before = actors_of(setup.simulator, [2, 1, 1, 1], [1, 4, 2, 1])
+    after, rows = act(setup, plain_world(4), before, jnp.zeros(4, int), jax.random.key(0))
+    np.testing.assert_array_equal(rows.terminated, [True, False, False, False])
+    np.testing.assert_array_equal(np.argmax(rows.following, axis=1), [3, 2, 2, 2])  # where it led, not the new start
+    np.testing.assert_array_equal(rows.features[:, 0], [2, 1, 1, 1])
+    np.testing.assert_array_equal(after.state.cell, [0, 0, 0, 2])
+    np.testing.assert_array_equal(after.step, [0, 0, 0, 2])
+    np.testing.assert_array_equal(np.argmax(after.observation, axis=1), [0, 0, 0, 2])
+
+
+def test_evaluation_earns_what_the_exact_value_says():
+    """Random actions, within 4.5 standard errors; what comes after a cut is the network's word, which is 0 here."""
+    mdp = some_world()
+    setup, world = Setup(TabularSimulator(mdp), settings()), plain_world(5, episodes=4000)
+    network = jax.tree.map(jnp.zeros_like, ActionValueNetwork(6, (8,), 3, 1, 5.0, jax.random.key(0)))
+    found = evaluate(setup, world, network, jnp.ones(()), jax.random.key(1))
+    exact = kb.value(mdp, kb.Policy.uniform(5, 3), np.arange(5.0))
+    error = float(found.earned.std()) / np.sqrt(4000)
+    assert float(found.earned.mean()) == pytest.approx(exact, abs=4.5 * error)
+    np.testing.assert_array_equal(found.realised, found.earned)
+
+
+# Whole trainings
+
+
+@pytest.fixture(scope="module")
+def small():
+    """A world with an end and a horizon, its reward, and what was learnt in it."""
+    mdp, reward = some_world(horizon=4), np.array([1.0, -0.5, 0.2, 2.0, 0.0])
+    return mdp, reward, TINY.plan(mdp, reward, seed=3)
+
+
+def test_values_are_those_without_a_time_limit(small):
+    """Episodes are cut after 4 steps and end in the last state: the cut must not be taken for an end."""
+    _, reward, policy = small
+    exact = kb.action_values(some_world(horizon=None), reward)[:-1]
+    found = policy.q_values(np.arange(4))
+    assert np.abs(found - exact).max() < 0.05 * np.abs(exact).max()
+    np.testing.assert_array_equal(found.argmax(axis=1), exact.argmax(axis=1))
+    limited = kb.action_values(some_world(horizon=4), reward)[0][:-1]
+    assert np.abs(limited - exact).max() > 0.15 * np.abs(exact).max(), "the two could not be told apart"
+
+
+def test_the_same_seed_gives_the_same_result(small):
+    mdp, reward, policy = small
+    again, other = TINY.plan(mdp, reward, seed=3), TINY.plan(mdp, reward, seed=4)
+    assert again.learning == policy.learning
+    np.testing.assert_array_equal(again.q_values(np.arange(5)), policy.q_values(np.arange(5)))
+    assert (other.q_values(np.arange(5)) != policy.q_values(np.arange(5))).any()
+
+
+def test_the_users_precision_and_generator_do_not_matter(small):
+    mdp, reward, policy = small
+    with jax.enable_x64(True), jax.default_prng_impl("rbg"):
+        again = TINY.plan(mdp, reward, seed=3)
+    np.testing.assert_array_equal(again.q_values(np.arange(5)), policy.q_values(np.arange(5)))
+
+
+def test_a_policy_plugs_in_everywhere(small):
+    from kdbirl.evaluation.paired_rollouts import collected_features
+
+    mdp, reward, policy = small
+    table = policy.table()
+    assert kb.value(mdp, policy, reward) == kb.value(mdp, table, reward)
+    assert [policy.predict(s) for s in range(5)] == policy.actions(np.arange(5)).tolist()
+    assert policy.predict(np.eye(5)[2]) == policy.predict(2)
+    demos = kb.rollout(kb.as_gymnasium(mdp, reward), policy, episodes=3, seed=0)
+    np.testing.assert_array_equal(demos.actions, policy.actions(demos.states))
+    sums = collected_features(TabularSimulator(mdp), policy, episodes=2000, horizon=None, seed=0) @ reward
+    exact = kb.value(mdp, table, reward)
+    assert sums.mean() == pytest.approx(exact, abs=4.5 * sums.std() / np.sqrt(2000))
+    assert repr(policy).startswith("QPolicy(")
+
+
+class Recorder:
+    """Remembers what was reported."""
+
+    def __init__(self):
+        self.updates = []
+
+    def update(self, name, done, total, note=""):
+        self.updates.append((name, done, total, note))
+
+    def close(self):
+        return None
+
+
+def test_a_small_grid_is_solved_and_training_stops_by_itself():
+    mdp = kb.Gridworld(5)
+    reward, progress = np.random.default_rng(0).normal(size=25), Recorder()
+    policy = SMALL.plan(mdp, reward, seed=0, progress=progress)
+    assert regret(mdp, reward, policy) < 0.02
+    learning = policy.learning
+    assert policy.converged
+    assert policy.sentence.startswith(f"Converged after {learning.updates:,} updates: the greedy policy earns ")
+    assert learning.best == max(learning.returns)
+    assert learning.best > learning.random
+    assert [done for _, done, _, _ in progress.updates] == list(range(500, learning.updates + 1, 500))
+    assert progress.updates[-1][2] == SMALL.updates
+
+
+def test_one_training_serves_many_rewards():
+    """Rewards that were not trained with; by their number of cells, by observation, and through `evd`."""
+    mdp = kb.Gridworld(3, features="xy")
+    conditioned = SMALL.plan_conditioned(mdp, kb.Uniform(-1, 1), seed=0)
+    unseen = np.random.default_rng(99).uniform(-1, 1, (50, 2))
+    regrets = np.array([regret(mdp, w, conditioned(mdp, w)) for w in unseen])
+    assert regrets.mean() < 0.05
+    values = conditioned.q_values(np.arange(9), unseen[:3])
+    assert values.shape == (3, 9, 5)
+    np.testing.assert_allclose(conditioned.q_values(np.arange(9), 7 * unseen[:3]), 7 * values, rtol=1e-4)
+    rows = jnp.asarray(np.repeat(unseen, 9, axis=0))
+    together = conditioned.act(jnp.tile(jnp.eye(9), (50, 1)), rows).reshape(50, 9)
+    apart = np.stack([conditioned.policy(w).actions(np.arange(9)) for w in unseen])
+    assert (np.asarray(together) == apart).mean() > 0.99  # rounding may break a tie otherwise
+    truth = np.array([1.0, 0.5])
+    assert kb.evd(np.array([[0.9, 0.6]]), mdp, truth, planner=conditioned).regret < 0.1
+
+
+def test_too_few_updates_are_reported_and_not_an_error(small):
+    mdp, reward, _ = small
+    short = kb.DeepQ(hidden=(32,), updates=500, evaluate_every=500)
+    policy = short.plan(mdp, reward, seed=0)
+    assert not policy.converged
+    assert policy.sentence.startswith("Not converged after 500 updates, the return was still rising; raise updates:")
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"updates": 0}, "updates=0"),
+        ({"batch": 1.5}, "batch=1.5"),
+        ({"hidden": ()}, "hidden"),
+        ({"hidden": (32, 0)}, "hidden"),
+        ({"episode_length": 0}, "episode_length=0"),
+        ({"learning_rate": 0.0}, "learning_rate"),
+        ({"exploration": 2.0}, "exploration"),
+        ({"updates": 500}, "less than evaluate_every"),
+        ({"updates_per_step": 3}, "multiple of updates_per_step"),
+    ],
+)
+def test_bad_settings_are_refused(changes, words):
+    with pytest.raises(InputError, match=words):
+        kb.DeepQ(**changes)
+
+
+def test_bad_worlds_and_rewards_are_refused():
+    grid = kb.Gridworld(2, features="xy")
+    cases = [
+        (lambda: SMALL.plan("CartPole-v1", [1.0], seed=0), "str is no simulator"),
+        (lambda: SMALL.plan(grid, [1.0], seed=0), "2 parameters"),
+        (lambda: SMALL.plan(grid, np.ones((2, 2)), seed=0), "plan_conditioned"),
+        (lambda: SMALL.plan(grid, [1.0, 2.0], seed=-1), "seed=-1"),
+        (lambda: SMALL.plan(kb.Gridworld(2, discount=1, horizon=5), np.ones(4), seed=0), "discount=1 with a horizon"),
+        (lambda: kb.DeepQ(discount=1.5).plan(grid, [1.0, 2.0], seed=0), "discount=1.5"),
+        (lambda: SMALL.plan_conditioned(grid, (1.0, -1.0), seed=0), "low below high"),
+        (lambda: SMALL.plan_conditioned(grid, kb.Uniform([0, 0, 0], [1, 1, 1]), seed=0), "2 parameters"),
+    ]
+    for call, words in cases:
+        with pytest.raises(InputError, match=words):
+            call()
+
+
+def test_bad_questions_are_refused(small):
+    _, _, policy = small
+    for question, words in [
+        ([5], "no state 5"),
+        ([-1], "no state -1"),
+        (np.ones((2, 3)), r"\(2, 3\), expected \(n, 5\)"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            policy.q_values(np.asarray(question))
+
+
+# The acceptance of issue 3, in full
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("size", [5, 10])
+def test_grids_are_solved_over_five_seeds(size):
+    mdp = kb.Gridworld(size)
+    regrets = []
+    for seed in range(5):
+        reward = np.random.default_rng(seed).normal(size=mdp.n_states)
+        regrets.append(regret(mdp, reward, kb.DeepQ().plan(mdp, reward, seed=seed).table()))
+    assert max(regrets) < 0.02
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [0, 1])
+def test_unseen_weights_on_the_featurised_grid(seed):
+    mdp = kb.Gridworld(10, features="xy")
+    conditioned = kb.DeepQ().plan_conditioned(mdp, kb.Uniform(-1, 1), seed=seed)
+    unseen = np.random.default_rng(1000 + seed).uniform(-1, 1, (300, 2))
+    regrets = np.array([regret(mdp, w, conditioned(mdp, w)) for w in unseen])
+    assert regrets.mean() < 0.02
+    assert np.quantile(regrets, 0.95) < 0.05
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_cartpole_is_solved_in_gymnasium(seed):
+    policy = kb.DeepQ().plan(kb.CartPole(discount=0.99), [1.0], seed=seed)
+    assert policy.learning.updates <= 40_000
+    demos = kb.rollout(gymnasium.make("CartPole-v1"), policy, episodes=100, horizon=None, seed=seed)
+    assert demos.n_rows / demos.n_episodes >= 475
