@@ -1,5 +1,7 @@
 """Deep Q-learning against exact plans: values, regrets, ends and cuts, seeds, and the two forms."""
 
+from dataclasses import replace
+
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -10,9 +12,10 @@ import kdbirl as kb
 from kdbirl.envs.simulator import TabularSimulator
 from kdbirl.errors import InputError
 from kdbirl.planners import replay as memory
-from kdbirl.planners.q_episodes import Actors, Scales, Settings, Setup, World, act, evaluate
+from kdbirl.planners.q_episodes import Actors, Evaluation, Scales, Settings, Setup, World, act, evaluate
 from kdbirl.planners.q_learning import double_q_goal
 from kdbirl.planners.q_network import ActionValueNetwork, action_values
+from kdbirl.planners.q_training import Course, Stopping
 from kdbirl.planners.replay import Transitions
 
 SMALL = kb.DeepQ(hidden=(64, 64), updates=8000, evaluate_every=500, patience=4, averaging=0.01)
@@ -207,9 +210,9 @@ def test_a_small_grid_is_solved_and_training_stops_by_itself():
 
 
 def test_one_training_serves_many_rewards():
-    """Rewards that were not trained with; by their number of cells, by observation, and through `evd`."""
+    """For rewards that were not trained with: by number of state, by observation, and through `evd`."""
     mdp = kb.Gridworld(3, features="xy")
-    conditioned = SMALL.plan_conditioned(mdp, kb.Uniform(-1, 1), seed=0)
+    conditioned = replace(SMALL, updates=4000).plan_conditioned(mdp, kb.Uniform(-1, 1), seed=0)
     unseen = np.random.default_rng(99).uniform(-1, 1, (50, 2))
     regrets = np.array([regret(mdp, w, conditioned(mdp, w)) for w in unseen])
     assert regrets.mean() < 0.05
@@ -224,12 +227,43 @@ def test_one_training_serves_many_rewards():
     assert kb.evd(np.array([[0.9, 0.6]]), mdp, truth, planner=conditioned).regret < 0.1
 
 
-def test_too_few_updates_are_reported_and_not_an_error(small):
-    mdp, reward, _ = small
-    short = kb.DeepQ(hidden=(32,), updates=500, evaluate_every=500)
-    policy = short.plan(mdp, reward, seed=0)
-    assert not policy.converged
-    assert policy.sentence.startswith("Not converged after 500 updates, the return was still rising; raise updates:")
+def course_of(returns, expected=None):
+    """The course of a training with these mean returns, one evaluation after every 100 updates; random earns 0."""
+    course = Course(Stopping(patience=3, tolerance=0.01, agreement=0.1), random=0.0, unit=2.0)
+    for number, value in enumerate(returns):
+        said = value if expected is None else expected
+        evaluation = Evaluation(*(jnp.full(4, number) for number in (value, said, value)))
+        course.note(100 * number, evaluation, ActionValueNetwork(1, (2,), 2, 1, float(number), jax.random.key(0)))
+    return course
+
+
+@pytest.mark.parametrize(
+    ("returns", "expected", "finite", "words"),
+    [
+        ([1, 9, 9.5, 9.55, 9.52, 9.5], None, True, "Converged after 500 updates: the greedy policy earns 19.1 "),
+        ([1, 9, 9.5, 9.6, 9.8, 9.85], None, True, "Not converged after 500 updates, the return was still rising"),
+        ([1, 9, 9.5, 9.55, 9.52, 9.5], 11, True, "Not converged after 500 updates, expected and real returns still"),
+        ([1, 9, 9.5, 9.55, 9.52, 9.5], None, False, "Diverged after 500 updates; lower learning_rate"),
+    ],
+)
+def test_how_it_went_is_a_value_and_a_sentence(returns, expected, finite, words):
+    """Reported in the units of the reward, here two."""
+    learning = course_of(returns, expected).learning(finite)
+    assert learning.converged == words.startswith("Converged")
+    assert learning.sentence.startswith(words)
+    assert learning.best == pytest.approx(2 * max(returns), rel=1e-6)
+    assert learning.returns == pytest.approx([2 * value for value in returns], rel=1e-6)
+
+
+def test_the_best_network_is_kept_and_of_equals_the_later():
+    assert course_of([1, 5, 7, 6, 7, 2]).network.horizon == 4
+    assert course_of([1, 5, 7, 6, 7, 2]).best_update == 400
+
+
+def test_training_waits_while_the_network_does_not_expect_what_happens():
+    assert course_of([9, 9, 9, 9]).settled
+    assert not course_of([9, 9, 9]).settled
+    assert not course_of([9, 9, 9, 9], expected=8).settled
 
 
 # Bad input
@@ -239,7 +273,7 @@ def test_too_few_updates_are_reported_and_not_an_error(small):
     ("changes", "words"),
     [
         ({"updates": 0}, "updates=0"),
-        ({"batch": 1.5}, "batch=1.5"),
+        ({"batch": True}, "batch=True"),
         ({"hidden": ()}, "hidden"),
         ({"hidden": (32, 0)}, "hidden"),
         ({"episode_length": 0}, "episode_length=0"),
