@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from kdbirl.envs.simulator import Simulator
 from kdbirl.planners.q_network import ActionValueNetwork, action_values
-from kdbirl.planners.replay import Transitions, numbers_below
+from kdbirl.planners.replay import Transitions
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def look_around(setup: Setup, steps: int, key: Array) -> Transitions:
 
     def move(actors: Actors, key: Array) -> tuple[Actors, Transitions]:
         choose, on = jax.random.split(key)
-        return act(setup, plain, actors, numbers_below(simulator.n_actions, n, choose), on)
+        return act(setup, plain, actors, jax.random.randint(choose, (n,), 0, simulator.n_actions), on)
 
     _, rows = jax.lax.scan(move, fresh(setup, plain, n, first), jax.random.split(later, steps))
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
@@ -139,16 +139,16 @@ def evaluate(setup: Setup, world: World, network: ActionValueNetwork, chance: Ar
 def mostly_greedy(values: Float[Array, "n A"], chance: Float[Array, "*n"], key: Array) -> Int[Array, " n"]:
     """The best action, or with probability `chance` any."""
     n, actions = values.shape
-    whether, which = jax.random.uniform(key, (2, n))
-    by_chance = jnp.minimum((which * actions).astype(int), actions - 1)
-    return jnp.where(whether < chance, by_chance, jnp.argmax(values, axis=1))
+    whether, which = jax.random.split(key)
+    by_chance = jax.random.randint(which, (n,), 0, actions)
+    return jnp.where(jax.random.uniform(whether, (n,)) < chance, by_chance, jnp.argmax(values, axis=1))
 
 
 def fresh(setup: Setup, world: World, n: int, key: Array) -> Actors:
     """n new episodes, each for a w of the pool."""
     first, choose = jax.random.split(key)
     state, observation = setup.simulator.reset(first, n)
-    weights = world.pool[numbers_below(len(world.pool), n, choose)]
+    weights = world.pool[jax.random.randint(choose, (n,), 0, len(world.pool))]
     return Actors(state, world.scales.see(observation), weights, jnp.zeros(n, jnp.int32))
 
 

@@ -84,7 +84,7 @@ def _update(settings: Settings, world: World, training: Training, key: Array) ->
     """One step of Adam on one batch, and the moving average."""
     pick, choose = jax.random.split(key)
     rows = memory.draw(training.replay, pick, settings.batch)
-    weights = world.pool[memory.numbers_below(len(world.pool), settings.batch, choose)]
+    weights = world.pool[jax.random.randint(choose, (settings.batch,), 0, len(world.pool))]
     goal = double_q_goal(settings.discount, training.network, training.target, rows, weights)
     loss, slope = jax.value_and_grad(_loss)(training.network, rows, weights, goal)
     change, optimizer = _optimizer(settings).update(slope, training.optimizer, training.network)

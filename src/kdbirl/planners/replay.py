@@ -43,13 +43,5 @@ def add(replay: Replay, rows: Transitions) -> Replay:
 def draw(replay: Replay, key: Array, n: int) -> Transitions:
     """n rows, evenly from those that there are, with replacement."""
     capacity = len(replay.rows.action)
-    index = numbers_below(jnp.minimum(replay.written, capacity), n, key)
+    index = jax.random.randint(key, (n,), 0, jnp.minimum(replay.written, capacity))
     return jax.tree.map(lambda ring: ring[index], replay.rows)
-
-
-def numbers_below(limit: int | Int[Array, ""], n: int, key: Array) -> Int[Array, " n"]:
-    """n whole numbers from 0 to limit - 1, even to one part in 2^32 / limit.
-
-    `jax.random.randint` is exact, and takes four times as long to compile, which here is longer than the training.
-    """
-    return (jax.random.bits(key, (n,), jnp.uint32) % jnp.asarray(limit, jnp.uint32)).astype(jnp.int32)
