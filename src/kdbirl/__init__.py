@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.demos.rollouts import rollout as rollout
     from kdbirl.demos.writers import write_demonstrations as write_demonstrations
     from kdbirl.demos.writers import write_task_bank as write_task_bank
+    from kdbirl.diagnosis.loto import LotoSettings as LotoSettings
     from kdbirl.envs.base import TabularMDP as TabularMDP
     from kdbirl.envs.cartpole import CartPole as CartPole
     from kdbirl.envs.gridworld import Gridworld as Gridworld
@@ -86,6 +87,7 @@ _MODULE_OF = {
     "rollout": "kdbirl.demos.rollouts",
     "write_demonstrations": "kdbirl.demos.writers",
     "write_task_bank": "kdbirl.demos.writers",
+    "LotoSettings": "kdbirl.diagnosis.loto",
     "TabularMDP": "kdbirl.envs.base",
     "CartPole": "kdbirl.envs.cartpole",
     "Gridworld": "kdbirl.envs.gridworld",

@@ -48,3 +48,7 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
         return f" Did you mean {near[0]!r}?"
     shown = ", ".join(repr(c) for c in known[:12]) + (", ..." if len(known) > 12 else "")
     return f" There are: {shown}." if known else ""
+
+
+class CalibrationWarning(KDBIRLWarning):
+    """Nothing is known about how far the posterior's intervals can be trusted."""

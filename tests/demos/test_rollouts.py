@@ -41,6 +41,75 @@ def test_starts_are_drawn_from_the_start_distribution():
     assert (np.abs(share - start) <= 4.5 * np.sqrt(start * (1 - start) / 4000)).all()
 
 
+class Leaning:
+    """Pushes the cart towards the side where the pole leans: as a function of many observations, and of one."""
+
+    def __call__(self, observations):
+        import jax.numpy as jnp
+
+        return (observations[:, 2] + 0.5 * observations[:, 3] > 0).astype(jnp.int32)
+
+
+class Asked:
+    """The same, with NumPy alone."""
+
+    def predict(self, observation):
+        assert observation.shape == (4,)
+        return int(observation[2] + 0.5 * observation[3] > 0), None
+
+
+def test_simulators_are_environments_too():
+    """Rows follow each other by CartPole's own equations, and ends and cuts are told apart."""
+    from kdbirl.envs.cartpole import FARTHEST, SECONDS, STEEPEST
+
+    pole = kb.CartPole(discount=0.99)
+    demos = kb.rollout(pole, "random", episodes=30, horizon=25, seed=0)
+    assert demos.state_names == pole.observation_names
+    assert demos.n_actions == 2
+    last = np.append(demos.episodes[1:] != demos.episodes[:-1], True)
+    assert ((demos.terminated | demos.truncated) == last).all()
+    assert not (demos.terminated & demos.truncated).any()
+    assert demos.terminated.any()
+    lengths = np.bincount(demos.episodes)
+    assert len(lengths) == 30
+    assert (lengths[demos.episodes[demos.truncated]] == 25).all()
+    before, after = demos.states[:-1][~last[:-1]], demos.states[1:][~last[:-1]]
+    np.testing.assert_allclose(after[:, [0, 2]], (before + SECONDS * before[:, [1, 0, 3, 2]])[:, [0, 2]], atol=1e-12)
+    assert ((after[:, 1] > before[:, 1]) == (demos.actions[:-1][~last[:-1]] == 1)).all()  # pushed to the right
+    assert (np.abs(demos.states[:, 0]) <= FARTHEST).all()
+    assert (np.abs(demos.states[:, 2]) <= STEEPEST).all()
+
+
+def test_policies_of_every_kind_act_in_simulators():
+    pole = kb.CartPole(discount=0.99, horizon=40)
+    by_jax, by_numpy = (kb.rollout(pole, policy, episodes=4, horizon=None, seed=1) for policy in (Leaning(), Asked()))
+    assert by_jax == by_numpy
+    assert by_jax.n_rows == 160
+    assert by_jax.truncated.sum() == 4
+    grid = kb.Gridworld(2, start=0, horizon=3, discount=1)
+    from kdbirl.envs.simulator import TabularSimulator
+
+    plan = kb.plan(grid, [0.6, 0, 0, 1.0])  # a table for each step
+    demos = kb.rollout(TabularSimulator(grid), plan, episodes=5, horizon=10, seed=0)
+    np.testing.assert_array_equal(demos.states, np.tile([1.0, 0, 0, 0], (15, 1)))
+    half = kb.rollout(TabularSimulator(grid), kb.Policy.uniform(4, 5), episodes=2000, horizon=1, seed=0)
+    share = np.bincount(half.actions, minlength=5) / 2000
+    assert (np.abs(share - 0.2) < 4.5 * np.sqrt(0.2 * 0.8 / 2000)).all()
+
+
+def test_simulated_rows_depend_on_the_seed_and_not_on_the_horizon():
+    pole = kb.CartPole(discount=0.99)
+    first, again, other, longer = (
+        kb.rollout(pole, "random", episodes=3, horizon=horizon, seed=seed)
+        for seed, horizon in [(7, 8), (7, 8), (8, 8), (7, 9)]
+    )
+    assert first == again
+    assert first != other
+    kept = np.concatenate([np.flatnonzero(longer.episodes == i)[:8] for i in range(3)])
+    np.testing.assert_array_equal(longer.take(kept).states, first.states)
+    np.testing.assert_array_equal(longer.take(kept).actions, first.actions)
+
+
 def test_seeds():
     grid = kb.Gridworld(4)
     first, again, other = (kb.rollout(grid, "random", seed=seed) for seed in (7, 7, 8))
@@ -143,6 +212,10 @@ def test_boltzmann_experts_are_those_of_the_action_values():
         (lambda: kb.rollout(kb.Gridworld(2), "random", episodes=0), "episodes=0 should be a whole number, at least 1"),
         (lambda: kb.rollout(kb.Gridworld(2), "random", horizon=0), "horizon=0 should be"),
         (lambda: kb.rollout(kb.Gridworld(2), "random", horizon=None), "no horizon of its own"),
+        (lambda: kb.rollout(kb.CartPole(0.9, horizon=None), "random", horizon=None), "no horizon of its own"),
+        (lambda: kb.rollout(kb.CartPole(0.9), "best"), "the only policy with a name"),
+        (lambda: kb.rollout(kb.CartPole(0.9), np.ones((4, 2)) / 2), "ndarray is no policy for a simulator"),
+        (lambda: kb.rollout(kb.CartPole(0.9), lambda o: o[:, 0] * 0), "gives float64 actions"),
         (lambda: kb.rollout(kb.Gridworld(2), "random", seed=-1), "seed=-1 should be"),
         (lambda: kb.rollout(kb.Gridworld(2), "best"), "the only policy with a name"),
         (lambda: kb.rollout(kb.Gridworld(2), kb.Policy.uniform(3, 5)), "is for 3 states"),

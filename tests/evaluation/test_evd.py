@@ -138,6 +138,13 @@ def test_another_planner_is_compared_with_the_optimum():
     assert found.best == pytest.approx(kb.evd(draws, world, np.eye(9)[8]).best)
 
 
+def test_a_planner_may_ask_for_the_reward_alone():
+    world, draws = kb.Gridworld(3), np.eye(9)[:2]
+    one = kb.evd(draws, world, np.eye(9)[8], planner=lambda reward: kb.plan(world, reward))
+    two = kb.evd(draws, world, np.eye(9)[8], planner=kb.plan)
+    np.testing.assert_array_equal(one.per_draw, two.per_draw)
+
+
 def test_one_draw_has_no_standard_error():
     found = kb.evd(np.eye(4)[:1], kb.Gridworld(2), np.eye(4)[3])
     assert np.isnan(found.standard_error)
@@ -149,7 +156,8 @@ def test_one_draw_has_no_standard_error():
         (lambda: kb.evd(np.eye(4), kb.Gridworld(3), np.ones(9)), "has 4 reward parameters, but .* has 9"),
         (lambda: kb.evd(np.eye(9), kb.Gridworld(3), np.ones(8)), "has 9 parameters"),
         (lambda: kb.evd(np.eye(9), kb.Gridworld(3), np.ones((2, 9))), "true_reward: shape"),
-        (lambda: kb.evd(np.eye(9), "grid", np.ones(9)), "evd needs a kb.TabularMDP"),
+        (lambda: kb.evd(np.eye(9), "grid", np.ones(9)), "evd needs a kb.TabularMDP .* or a simulator, not str"),
+        (lambda: kb.evd(np.eye(9), kb.Gridworld(3), np.ones(9), planner=7), "planner=7 should be a function"),
         (lambda: kb.evd(np.ones(9), kb.Gridworld(3), np.ones(9)), r"rewards \(draws, q\)"),
     ],
 )

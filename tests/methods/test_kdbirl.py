@@ -7,7 +7,7 @@ from scipy.special import logsumexp
 from scipy.stats import ks_2samp
 
 import kdbirl as kb
-from kdbirl.errors import InputError, SamplingError
+from kdbirl.errors import IdentifiabilityWarning, InputError, SamplingError
 
 from .banks import continuous, corners
 
@@ -48,7 +48,8 @@ def test_default_is_the_exact_grid_and_says_so():
     bank, expert = continuous()
     post = kb.KDBIRL(prior=kb.Uniform(-2, 2)).fit(bank).posterior(expert, seed=0)
     assert post.sampler == "Grid"
-    assert post.bandwidth_rule == "median"
+    assert post.bandwidth_rule == "loto"
+    assert set(post.report_card()) == {"convergence", "identifiability", "support", "calibration", "sensitivity"}
     assert post.draws.shape == (4, 1000, 2)
     assert post.draws.dtype == np.float64
     assert post.convergence.ok
@@ -105,7 +106,8 @@ def test_power_widens_the_posterior():
 def test_two_corner_tasks_leave_the_other_cells_at_the_prior():
     """K tasks inform K-1 directions: with the paper's two printed tasks, cells 2 and 3 keep U(0, 1)."""
     bank, expert = corners(2)
-    model = kb.KDBIRL(prior=kb.Uniform(0, 1), features=kb.OneHot(), bandwidth=(0.7, 0.63)).fit(bank)
+    with pytest.warns(IdentifiabilityWarning, match="inform 1 of 4 reward directions; r2 and r3"):
+        model = kb.KDBIRL(prior=kb.Uniform(0, 1), features=kb.OneHot(), bandwidth=(0.7, 0.63)).fit(bank)
     draws = model.posterior(expert, seed=0).flat
     for cell in (2, 3):
         assert ks_2samp(draws[:, cell], np.random.default_rng(0).random(20_000)).pvalue > 1e-4
@@ -281,7 +283,10 @@ def test_an_unseen_action_is_a_note_not_an_error():
     )
     expert = kb.Demonstrations(states=rng.normal(size=(4, 1)), actions=np.array([0, 1, 7, 0]))
     post = kb.KDBIRL(prior=kb.Uniform(0, 1)).fit(bank).posterior(expert, seed=0)
-    assert any(note.startswith("1 of 4 expert rows have a value of action") for note in post.settings["notes"])
+    assert post.settings["diagnosis"]["support"]["unseen_labels"] == 1
+    colour, sentence = post.report_card()["support"]
+    assert colour in ("amber", "red")
+    assert "row 3" in sentence
 
 
 @pytest.mark.parametrize(

@@ -225,6 +225,9 @@ def test_one_training_serves_many_rewards():
     assert (np.asarray(together) == apart).mean() > 0.99  # rounding may break a tie otherwise
     truth = np.array([1.0, 0.5])
     assert kb.evd(np.array([[0.9, 0.6]]), mdp, truth, planner=conditioned).regret < 0.1
+    simulated = kb.evd(unseen, TabularSimulator(mdp), truth, planner=conditioned, episodes=100, horizon=250, seed=1)
+    worth = [kb.value(mdp, conditioned(mdp, w), truth) for w in (truth, *unseen)]
+    assert simulated.mean == pytest.approx(worth[0] - np.mean(worth[1:]), abs=4.5 * simulated.simulation_error)
 
 
 def course_of(returns, expected=None):

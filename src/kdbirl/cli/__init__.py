@@ -14,6 +14,7 @@ from kdbirl.cli.demos import demos
 from kdbirl.cli.doctor import doctor
 from kdbirl.cli.evaluate import evaluate
 from kdbirl.cli.fit import fit
+from kdbirl.cli.reproduce import reproduce
 from kdbirl.errors import KDBIRLError, KDBIRLWarning
 
 INTERRUPTED = 130  # what shells call a program that Ctrl-C has ended
@@ -32,6 +33,7 @@ app.command(
     "--state x,y --action action --prior uniform:0,1 --out run"
 )(fit)
 app.command(epilog="Example: kdbirl evaluate run --world grid/world.json")(evaluate)
+app.command(epilog="Example: kdbirl reproduce contraction --out reproduction")(reproduce)
 app.command(epilog="Example: kdbirl doctor --json")(doctor)
 
 

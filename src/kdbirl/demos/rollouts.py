@@ -1,4 +1,5 @@
-"""Environment + policy + seed -> `Demonstrations`; world + rewards -> `TaskBank`. NumPy only, all episodes at once."""
+"""Environment + policy + seed -> `Demonstrations`; world + rewards -> `TaskBank`. NumPy only, all episodes at once
+(those of a simulator are compiled, in `planners.recorded_episodes`)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,14 +18,16 @@ from kdbirl.planners.policy import Policy, Predictor, as_policy, predicted_actio
 def rollout(env: Any, policy: Any, episodes: Any = 20, horizon: Any = 10, seed: Any = 0) -> Demonstrations:
     """Let a policy act, and record its rows (state, action) with their episodes.
 
-    env: a `TabularMDP`, a Gymnasium environment with discrete actions, or the id of one, such as "FrozenLake-v1".
+    env: a `TabularMDP`; a Gymnasium environment with discrete actions, or the id of one, such as "FrozenLake-v1"; or a
+        vectorised simulator, such as `kb.CartPole(discount=0.99)`.
     policy: a `Policy` or a table of probabilities (discrete states); a function observation -> action or an object with
-        `predict(observation)`, as stable-baselines3 has; or "random".
+        `predict(observation)`, as stable-baselines3 has; or "random". In a simulator a function is one of all
+        observations (n, d) at once, to actions (n,), in jax.numpy.
     horizon: an episode that has not ended after so many steps is truncated there; None leaves it to the environment.
     The row whose action ends an episode is `terminated`; the last row of one that was cut is `truncated`.
     """
-    episodes, seed = _whole(episodes, "episodes", 1), _whole(seed, "seed", 0)
-    horizon = None if horizon is None else _whole(horizon, "horizon", 1)
+    episodes, seed = whole_number(episodes, "episodes", 1), whole_number(seed, "seed", 0)
+    horizon = None if horizon is None else whole_number(horizon, "horizon", 1)
     if isinstance(env, TabularMDP):
         return _demonstrations(_tabular(env, policy, episodes, horizon, seed), env)
     if isinstance(env, str):
@@ -32,7 +35,7 @@ def rollout(env: Any, policy: Any, episodes: Any = 20, horizon: Any = 10, seed: 
 
         env = gymnasium.make(env)
     if not is_gymnasium(env):
-        raise InputError(f"{type(env).__name__} is no environment: give a kb.TabularMDP or a Gymnasium environment.")
+        return _simulated(env, policy, episodes, horizon, seed)
     source = GymnasiumSource(env)
     return _demonstrations(source.steps(_actor(policy, source, seed), episodes, horizon, seed))
 
@@ -59,7 +62,7 @@ def make_bank(
     names = tuple(str(name) for name in rewards) if isinstance(rewards, Mapping) else ()
     table = mdp.as_rewards([np.asarray(r) for r in rewards.values()] if names else np.atleast_2d(rewards))
     labels = names or tuple(str(k) for k in range(len(table)))
-    seeds = np.random.SeedSequence(_whole(seed, "seed", 0)).generate_state(len(table))
+    seeds = np.random.SeedSequence(whole_number(seed, "seed", 0)).generate_state(len(table))
     policies = policies_for(mdp, table, temperature, noise)
     tasks = {
         label: (rollout(mdp, policy, episodes, horizon, int(own)), reward)
@@ -68,13 +71,14 @@ def make_bank(
     return TaskBank.from_tasks(tasks, reward_names=mdp.feature_names)
 
 
-def _whole(value: Any, what: str, least: int) -> int:
+def whole_number(value: Any, what: str, least: int) -> int:
+    """The value as an int, if it is a whole number of at least `least`; `what` is the argument's name."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise InputError(f"{what}={value!r} should be a whole number, at least {least}.")
     return int(value)
 
 
-def _demonstrations(steps: Steps, mdp: TabularMDP | None = None) -> Demonstrations:
+def _demonstrations(steps: Steps, mdp: TabularMDP | None = None, columns: tuple[str, ...] = ()) -> Demonstrations:
     """Rows with declared counts; the action's names are its labels where the world has some."""
     numbered = tuple(str(a) for a in range(steps.n_actions))
     named = mdp is not None and mdp.action_names != numbered
@@ -85,11 +89,22 @@ def _demonstrations(steps: Steps, mdp: TabularMDP | None = None) -> Demonstratio
         episodes=steps.episodes,
         terminated=steps.terminated,
         truncated=steps.truncated,
+        state_names=columns,
         state_labels=states,
         action_labels=mdp.action_names if named and mdp is not None else None,
         n_states=steps.n_states,
         n_actions=steps.n_actions,
     )
+
+
+def _simulated(env: Any, policy: Any, episodes: int, horizon: int | None, seed: int) -> Demonstrations:
+    from kdbirl.planners.recorded_episodes import is_simulator, simulated_steps  # here, since it imports JAX
+
+    if not is_simulator(env):
+        raise InputError(
+            f"{type(env).__name__} is no environment: give a kb.TabularMDP, a Gymnasium environment or a simulator."
+        )
+    return _demonstrations(simulated_steps(env, policy, episodes, horizon, seed), columns=env.observation_names)
 
 
 def _tabular(mdp: TabularMDP, policy: Any, episodes: int, horizon: int | None, seed: int) -> Steps:

@@ -5,10 +5,10 @@
 How much an agent loses under the true reward R* by acting optimally for R. With w.phi it is w* . (mu* - mu_R), so each
 draw costs one plan. In a tabular world it is exact and cannot be negative but for rounding: the paper's absolute value
 changes nothing there, and is not taken (in a simulator, where values are estimated, it would turn noise around zero
-into a loss). Where R has several best actions, pi_R takes them evenly: a reward of zeros is the random agent.
+into a loss; see `simulated_evd`). Where R has several best actions, pi_R takes them evenly: a reward of zeros is the
+random agent.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +17,11 @@ from jaxtyping import Float
 
 from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError
-from kdbirl.evaluation.draws import draws_of
 from kdbirl.evaluation.monte_carlo import NORMAL_95, effective_size, standard_error
+from kdbirl.evaluation.planned_draws import PlannedDraws, plan_draws
 from kdbirl.planners.evaluation import feature_expectations
-from kdbirl.planners.plan import optimal_feature_expectations
 from kdbirl.planners.policy import Policy
-
-Planner = Callable[[TabularMDP, np.ndarray], Any]  # a world and one reward -> a policy
+from kdbirl.progress import Progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +32,7 @@ class ExpectedValueDifference:
     `interval` is the 95 % interval of the *mean* (normal, from `standard_error` with `effective_size` draws).
     of_mean, of_map: EVD of the posterior mean's policy and of the most probable draw's (None without densities).
     best, random: values under R* of the optimal and of the random agent.
+    simulation_error: in a simulator, the part of `standard_error` that is due to the number of episodes; 0 if exact.
     """
 
     per_draw: Float[np.ndarray, " draws"]
@@ -43,6 +42,7 @@ class ExpectedValueDifference:
     of_map: float | None
     best: float
     random: float
+    simulation_error: float = 0.0
 
     @property
     def mean(self) -> float:
@@ -77,43 +77,49 @@ class ExpectedValueDifference:
 
 
 def evd(
-    post: Any, mdp: Any, true_reward: Any, seed: Any = 0, planner: Planner | None = None
+    post: Any,
+    mdp: Any,
+    true_reward: Any,
+    seed: Any = 0,
+    planner: Any = None,
+    episodes: int = 256,
+    horizon: int | None = None,
+    progress: Progress | None = None,
 ) -> ExpectedValueDifference:
-    """EVD of a posterior (or of an array of rewards, `(draws, q)` or `(chain, draw, q)`) in a tabular world.
+    """EVD of a posterior (or of an array of rewards, `(draws, q)` or `(chain, draw, q)`) in a world.
 
-    planner: `planner(mdp, reward)` -> a policy, instead of the exact optimum. `seed` has no part in a tabular world,
-    where nothing is random; it is for simulators.
+    mdp: a `TabularMDP`, where values are exact; or a simulator (`kdbirl.envs.simulator.Simulator`), where they are
+        estimated by paired rollouts: every policy plays the same `episodes`, with the same starts and random numbers
+        (made from `seed`), of at most `horizon` steps (None: the simulator's own). In a tabular world nothing is
+        random, and these three have no part.
+    planner: `planner(mdp, reward)` or `planner(reward)` -> a policy, instead of the exact optimum. In a simulator it is
+        required, and pi* is its policy for the true reward. A weight-conditioned policy, which `kb.DeepQ()
+        .plan_conditioned` gives, serves all draws with one training, played side by side.
     """
-    if not isinstance(mdp, TabularMDP):
-        raise InputError(f"evd needs a kb.TabularMDP for exact values, not {type(mdp).__name__}.")
     if np.ndim(true_reward) != 1:
         raise InputError(f"true_reward: shape {np.shape(true_reward)}, expected one vector.")
-    truth = mdp.as_rewards(true_reward)
-    draws, most_probable, independent = draws_of(post, mdp)
-    flat = draws.reshape(-1, draws.shape[2])
-    asked = [truth, flat.mean(axis=0, keepdims=True), *([] if most_probable is None else [most_probable[None]]), flat]
-    collected = _collected(mdp, np.concatenate(asked), planner)
-    best = optimal_feature_expectations(mdp, truth)[0] if planner is not None else collected[0]
+    if isinstance(mdp, TabularMDP):
+        truth = mdp.as_rewards(true_reward)[0]
+        return difference_of(plan_draws(post, mdp, truth, planner, progress), mdp, truth)
+    from kdbirl.evaluation.simulated_evd import simulated_evd  # here, since it imports JAX, which tables do not need
+
+    return simulated_evd(post, mdp, true_reward, planner, episodes, horizon, seed, progress)
+
+
+def difference_of(planned: PlannedDraws, mdp: TabularMDP, truth: Float[np.ndarray, " q"]) -> ExpectedValueDifference:
+    """w* . (mu* - mu_R) of draws that were planned together with the truth."""
+    if planned.best is None:
+        raise InputError("These draws were planned without a true reward, so there is nothing to compare them with.")
     random = feature_expectations(mdp, Policy.uniform(mdp.n_states, mdp.n_actions))
-    lost = (best - collected) @ truth[0]
-    per_draw = lost[-len(flat) :]
-    chains = per_draw.reshape(draws.shape[:2])
-    effective = effective_size(chains, independent)
+    per_draw = (planned.best - planned.features) @ truth
+    chains = per_draw.reshape(planned.draws.shape[:2])
+    effective = effective_size(chains, planned.independent)
     return ExpectedValueDifference(
         per_draw=per_draw,
         effective_size=effective,
         standard_error=standard_error(chains, effective),
-        of_mean=float(lost[1]),
-        of_map=None if most_probable is None else float(lost[2]),
-        best=float(best @ truth[0]),
-        random=float(random @ truth[0]),
+        of_mean=float((planned.best - planned.of_mean) @ truth),
+        of_map=None if planned.of_map is None else float((planned.best - planned.of_map) @ truth),
+        best=float(planned.best @ truth),
+        random=float(random @ truth),
     )
-
-
-def _collected(mdp: TabularMDP, rewards: Float[np.ndarray, "r q"], planner: Planner | None) -> Float[np.ndarray, "r q"]:
-    """Feature expectations of the policy planned for each reward; equal rewards are planned once."""
-    if planner is None:
-        return optimal_feature_expectations(mdp, rewards)
-    distinct, index = np.unique(rewards, axis=0, return_inverse=True)
-    found = np.stack([feature_expectations(mdp, planner(mdp, reward)) for reward in distinct])
-    return found[index.reshape(-1)]

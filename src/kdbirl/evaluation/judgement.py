@@ -7,8 +7,9 @@ import numpy as np
 
 from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError
-from kdbirl.evaluation.evd import ExpectedValueDifference, evd
-from kdbirl.evaluation.risk import ValueAtRisk, value_at_risk
+from kdbirl.evaluation.evd import ExpectedValueDifference, difference_of
+from kdbirl.evaluation.planned_draws import plan_draws
+from kdbirl.evaluation.risk import ValueAtRisk, risk_of
 from kdbirl.planners.plan import plan
 from kdbirl.posterior.result import Posterior
 from kdbirl.progress import Progress, Silent
@@ -42,20 +43,20 @@ class Judgement:
 
 
 def judge(post: Posterior, world: TabularMDP, true_reward: Any, progress: Progress | None = None) -> Judgement:
-    """Plan for every draw and compare under the true reward; each of the four parts plans for all of its draws."""
+    """Plan for every draw, once, and compare under the true reward and under the draws' own."""
     progress = progress or Silent()
-    notes = names_note(post, world)
-    planning = f"planning for {len(post.flat)} draws"
-    progress.update("evaluation", 0, 4, planning)
-    posterior = evd(post, world, true_reward)
+    notes, truth = names_note(post, world), world.as_rewards(true_reward)[0]
+    planned = plan_draws(post, world, truth, progress=progress, job="planning for the draws")
     some = post.prior_draws[:PRIOR_DRAWS]
-    progress.update("evaluation", 1, 4, f"planning for {len(some)} draws of the prior")
-    prior = evd(some, world, true_reward) if len(some) else None
+    prior = plan_draws(some, world, truth, progress=progress, job="planning for the prior") if len(some) else None
     policy = plan(world, post.mean())
-    progress.update("evaluation", 2, 4, f"value at risk, {planning}")
-    risk = value_at_risk(post, world, policy)
-    progress.update("evaluation", 3, 4, f"normalised value at risk, {planning}")
-    return Judgement(posterior, prior, risk, value_at_risk(post, world, policy, normalised=True), notes)
+    return Judgement(
+        posterior=difference_of(planned, world, truth),
+        prior=None if prior is None else difference_of(prior, world, truth),
+        risk=risk_of(planned, world, policy),
+        relative_risk=risk_of(planned, world, policy, normalised=True),
+        notes=notes,
+    )
 
 
 def names_note(post: Posterior, world: TabularMDP) -> tuple[str, ...]:
@@ -92,4 +93,11 @@ def _plain(found: ExpectedValueDifference) -> dict[str, Any]:
 
 def _risk(found: ValueAtRisk) -> dict[str, Any]:
     bound = found.bound if np.isfinite(found.bound) else None
-    return {"bound": bound, "estimate": found.estimate, "alpha": found.alpha, "delta": found.delta}
+    return {
+        "bound": bound,
+        "estimate": found.estimate,
+        "alpha": found.alpha,
+        "delta": found.delta,
+        "effective_draws": found.effective_size,
+        "draws_needed_for_a_bound": found.needed,
+    }

@@ -150,8 +150,7 @@ class CKDE:
         if expert.shape[1] != self.rows.shape[1]:
             raise InputError(f"The expert has {expert.shape[1]} features, but the bank has {self.rows.shape[1]}.")
         values, index, counts = distinct_rows(expert)
-        numerator = self._sums(values, self.kernel, h, tuple(range(expert.shape[1])), progress)
-        denominator = self._denominator(values, h, progress)
+        numerator, denominator = self.tables(values, h, progress)
         reached = np.isfinite(numerator).any(axis=1) & np.isfinite(denominator).any(axis=1)
         if not reached.all():
             raise InputError(self._out_of_reach(np.flatnonzero(~reached[index]), h))
@@ -165,6 +164,13 @@ class CKDE:
             jnp.asarray(h_reward, dtype=float),
             self.reward_kernel,
         )
+
+    def tables(
+        self, rows: Float[np.ndarray, "u d"], h: Float[np.ndarray, " parts"], progress: Progress | None = None
+    ) -> tuple[Float[np.ndarray, "u K"], Float[np.ndarray, "v K"]]:
+        """The logs that the two mixtures are made of; the denominator has one row where it is the same for all."""
+        numerator = self._sums(rows, self.kernel, h, tuple(range(rows.shape[1])), progress)
+        return numerator, self._denominator(rows, h, progress)
 
     def informed_directions(self) -> Float[np.ndarray, "rank q"] | None:
         """Orthonormal rows spanning the reward directions that the likelihood can see; None where no form is known.

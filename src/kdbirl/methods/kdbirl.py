@@ -6,23 +6,32 @@ with p(s, a | R) estimated from the training tasks (`likelihood.ckde`).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.diagnosis.calibration import Calibration
+from kdbirl.diagnosis.identifiability import Identifiability, identify
+from kdbirl.diagnosis.loto import FALLBACK, LotoSettings
+from kdbirl.diagnosis.plays import Plays
+from kdbirl.diagnosis.sensitivity import Change, Sensitivity, sensitivity, widened
 from kdbirl.errors import InputError, did_you_mean
 from kdbirl.features import FeatureMap, as_feature_map
-from kdbirl.likelihood.bandwidths import Bandwidths, by_rule, given
+from kdbirl.likelihood.bandwidths import Bandwidths, by_rule
 from kdbirl.likelihood.ckde import CKDE, CKDELikelihood, Conditional
 from kdbirl.likelihood.distances import Distance
 from kdbirl.likelihood.distinct import distinct_rows
 from kdbirl.likelihood.kernels import Kernel, ProductKernel, as_kernel, on_columns
+from kdbirl.methods.bandwidth_choice import Choice, Choices, asks_for_loto, fallback, fixed_bandwidths
+from kdbirl.methods.diagnosed import diagnosed, warn_of_silence
+from kdbirl.methods.fitted import Fitted
 from kdbirl.methods.reward_features import default_reward_features
 from kdbirl.posterior.auto import as_sampler
 from kdbirl.posterior.priors import Prior
@@ -34,24 +43,17 @@ from kdbirl.progress import Progress, Silent
 
 PRIOR_DRAWS = 4000
 REWARDS_AT_ONCE = 16  # rewards whose pointwise likelihoods are computed together
-DEFAULT_RULE = "median"
 
 KernelChoice = str | Kernel | Callable[..., Any]
 BandwidthChoice = Any  # the name of a rule, or (h, h_reward): checked when fitting
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """What `fit` learns: the feature map, the training rows in feature space, the bandwidths, the bank's names."""
+class _Expert(NamedTuple):
+    """An expert's rows in feature space, their episodes, and the fingerprint of the demonstrations."""
 
-    features: FeatureMap
-    ckde: CKDE
-    bandwidths: Bandwidths
-    prior: Any
-    reward_features: FeatureMap | None
-    reward_names: tuple[str, ...]
-    task_names: tuple[str, ...]
-    bank_fingerprint: str
+    rows: Float[np.ndarray, "n d"]
+    episodes: Int[np.ndarray, " n"]
+    fingerprint: str
 
 
 @dataclass
@@ -59,12 +61,14 @@ class KDBIRL:
     """KD-BIRL with all its choices. `fit(bank)` once, then `posterior(expert, seed=0)` for each test task.
 
     prior: over the reward, required. features: phi(s, a), default standardised states and one-hot actions.
-    bandwidth: a rule ("paper", "silverman", "scott", "median", "cv") or `(h, h_reward)`, the widths in K(d/h): the
-        standard deviation of a Gaussian (never its variance), the scale of a Laplace, the edge of a compact kernel.
+    bandwidth: a rule ("loto", "paper", "silverman", "scott", "median", "cv") or `(h, h_reward)`, the widths in K(d/h):
+        the standard deviation of a Gaussian (never its variance), the scale of a Laplace, the edge of a compact kernel.
+        "loto" leaves each training task out in turn and chooses for the expert's own number of rows; `kb.LotoSettings`
+        changes its search. None: "loto", or the median rule where the bank is too small for it (a note says so).
     sampler: "auto" (exact grid where it suits, else NUTS), another name, or a sampler object.
     kernel, distance (features), reward_kernel, reward_distance: names, objects, or functions of one pair. Distances:
         "euclidean", "manhattan", "cosine" (1 - cos), "dot" (max(0, 1 - x.y)).
-    power: multiplies the log likelihood in the posterior; 1 is the paper.
+    power: multiplies the log likelihood in the posterior; 1 is the paper. None: "loto" chooses it; with other rules, 1.
     conditional: "state-action" is the paper's p(s, a | R); "action" is p(a | s, R), for experts with other starts.
     task_weights: "rows" is the paper; "equal" stops tasks with many rows from dominating.
     reward_features: phi of R(s, a) = phi(s, a) . w, for `Posterior.reward`; guessed from the names where it is plain.
@@ -72,13 +76,13 @@ class KDBIRL:
 
     prior: Any
     features: Any = None
-    bandwidth: BandwidthChoice = DEFAULT_RULE
+    bandwidth: BandwidthChoice = None
     sampler: Any = "auto"
     kernel: KernelChoice = "gaussian"
     distance: str | Distance = "euclidean"
     reward_kernel: KernelChoice = "gaussian"
     reward_distance: str | Distance = "euclidean"
-    power: Any = 1.0
+    power: Any = None
     conditional: Any = "state-action"
     task_weights: Any = "rows"
     reward_features: Any = None
@@ -93,12 +97,17 @@ class KDBIRL:
             raise InputError(f'conditional={self.conditional!r} should be "state-action" (the paper) or "action".')
         if self.task_weights not in ("rows", "equal"):
             raise InputError(f'task_weights={self.task_weights!r} should be "rows" (the paper) or "equal".')
-        if not (np.ndim(self.power) == 0 and is_number(self.power) and 0 < self.power < np.inf):
-            raise InputError(f"power={self.power!r} should be a positive number; 1 is the paper.")
+        if self.power == "loto" if isinstance(self.power, str) else self.power is None:
+            self.power = None
+        elif not (np.ndim(self.power) == 0 and is_number(self.power) and 0 < self.power < np.inf):
+            raise InputError(f'power={self.power!r} should be a positive number (1 is the paper), or "loto".')
         as_sampler(self.sampler)
 
-    def fit(self, bank: Any, seed: int = 0, progress: Progress | None = None) -> "KDBIRL":
-        """Learn phi where it is learnt, and choose the bandwidths. `seed` is for rules that subsample rows."""
+    def fit(self, bank: Any, n: Any = None, seed: int = 0, progress: Progress | None = None) -> "KDBIRL":
+        """Learn phi where it is learnt, and choose the bandwidths. `seed` is for rules that subsample rows.
+
+        "loto" chooses for a number of expert rows: for `n` here, if given; `posterior` does so for its own number.
+        """
         if not isinstance(bank, TaskBank):
             raise InputError(
                 f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays."
@@ -113,28 +122,70 @@ class KDBIRL:
         _check_support(prior, bank)
         features = as_feature_map(self.features).fit(bank.demonstrations)
         ckde = self._ckde(features, bank)
-        bandwidths = self._bandwidths(ckde, seed)
+        choices = self._choices(ckde, prior, bank, features, seed)
         reward_features = default_reward_features(self.reward_features, bank)
         fingerprint = bank.fingerprint()
         self.fitted = Fitted(
-            features, ckde, bandwidths, prior, reward_features, bank.reward_names, bank.names, fingerprint
+            features, ckde, choices, prior, reward_features, bank.reward_names, bank.names, fingerprint
         )
+        warn_of_silence(self.fitted)
+        if n is not None:
+            choices.for_rows(_positive_whole(n), progress)
         return self
 
     def posterior(self, expert: Any, seed: Any = 0, progress: Progress | None = None) -> Posterior:
         """The posterior over the reward of the task that `expert` demonstrates."""
-        fitted, progress = self._ready(), progress or Silent()
+        self._ready()
         rows = self._expert_features(expert)
-        seed = _whole_number(seed)
-        draws, likelihood = self._sampled(rows, seed, progress)
-        return self._result(expert, rows, draws, likelihood, seed, fitted)
+        return self._posterior(_Expert(rows, expert.episodes, expert.fingerprint()), _whole_number(seed), progress)
+
+    def _posterior(self, expert: "_Expert", seed: int, progress: Progress | None) -> Posterior:
+        fitted, progress = self._ready(), progress or Silent()
+        choice = fitted.choices.for_rows(len(expert.rows), progress)
+        draws, likelihood = self._sampled(expert.rows, choice, seed, progress)
+        return diagnosed(self._result(expert, choice, draws, likelihood, seed, fitted), fitted, choice)
+
+    def identifiability(self, n: Any = None) -> Identifiability:
+        """What the training tasks can say about the reward, whatever an expert does: rank, directions, what would help.
+
+        n: for how many expert rows, where "loto" chooses by it; the directions themselves seldom depend on it.
+        """
+        fitted = self._ready()
+        rows = int(np.median(fitted.choices.plays.sizes)) if n is None else _positive_whole(n)
+        known = fitted.ckde.informed_directions() is not None  # then h' only scales the strengths: no search for it
+        widths = fitted.choices.start if known and n is None else fitted.choices.for_rows(rows).bandwidths
+        return identify(fitted.ckde, fitted.prior, fitted.reward_names, widths.h_reward)
+
+    def calibration(self, n: Any, progress: Progress | None = None) -> Calibration:
+        """How far posteriors from n expert rows can be trusted, by leaving out each training task in turn."""
+        return self._ready().choices.calibration(_positive_whole(n), progress)
+
+    def sensitivity(self, expert: Any, seed: Any = 0, progress: Progress | None = None) -> Sensitivity:
+        """How the posterior moves when h, h', the power or the prior's width is halved or doubled.
+
+        expert: `Demonstrations`, or the posterior of them that this model gave.
+        """
+        base = expert if isinstance(expert, Posterior) else self.posterior(expert, seed, progress)
+        shown = _Expert(base.expert_features, base.expert_episodes, str(base.settings.get("expert", "")))
+        return sensitivity(lambda change: self._changed(base, change)._posterior(shown, base.seed, progress), base)
+
+    def _changed(self, base: Posterior, change: Change) -> "KDBIRL":
+        """The same model with other bandwidths, power and prior; phi and the bank stay."""
+        fitted = self._ready()
+        prior, h = widened(fitted.prior, change.prior), np.atleast_1d(np.asarray(base.h, dtype=float))
+        start = Bandwidths(h * change.h, float(base.h_reward or 0.0) * change.h_reward, "changed")
+        choices = Choices(
+            fitted.ckde, prior, fitted.reward_names, fitted.choices.plays, start, base.power * change.power
+        )
+        return replace(self, prior=prior, fitted=replace(fitted, choices=choices, prior=prior))
 
     @float64
     def log_likelihood(self, expert: Any, rewards: Any) -> Any:
         """sum_i log p(s_i, a_i | R) for each reward (r, q), up to the constant of K_h; never powered."""
         fitted = self._ready()
         table = reward_rows(rewards, fitted.reward_names)
-        likelihood = self._likelihood(self._expert_features(expert), Silent(), matrix_form=False)
+        rows = self._expert_features(expert)
+        likelihood = self._likelihood(rows, fitted.choices.for_rows(len(rows)), Silent(), matrix_form=False)
         counts = np.asarray(likelihood.counts)
         values = _pointwise(likelihood, table)[:, counts > 0] @ counts[counts > 0]  # padding may be 0 * -inf
         return values[0] if np.ndim(rewards) == 1 else values
@@ -169,14 +220,18 @@ class KDBIRL:
             index,
         )
 
-    def _bandwidths(self, ckde: CKDE, seed: int) -> Bandwidths:
-        if isinstance(self.bandwidth, str):
-            return by_rule(self.bandwidth, ckde, seed)
-        if not isinstance(self.bandwidth, Sequence | np.ndarray) or len(self.bandwidth) != 2:
-            raise InputError(
-                f"bandwidth={self.bandwidth!r} should be the name of a rule, or two numbers (h, h_reward)."
-            )
-        return given(self.bandwidth[0], self.bandwidth[1], ckde.kernel.parts)
+    def _choices(self, ckde: CKDE, prior: Prior, bank: TaskBank, features: FeatureMap, seed: int) -> Choices:
+        power = None if self.power is None else float(self.power)
+        plays = Plays.from_bank(bank, features, seed)
+        chosen = partial(Choices, ckde, prior, bank.reward_names, plays)
+        if not asks_for_loto(self.bandwidth):
+            return chosen(fixed_bandwidths(self.bandwidth, ckde, seed), power)
+        start = by_rule(FALLBACK, ckde, seed)
+        instead = fallback(self.bandwidth, ckde, prior, start)
+        if instead is not None:
+            return chosen(instead, power)
+        settings = self.bandwidth if isinstance(self.bandwidth, LotoSettings) else LotoSettings()
+        return chosen(start, power, True, settings)
 
     def _expert_features(self, expert: Any) -> Float[np.ndarray, "n d"]:
         if not isinstance(expert, Demonstrations):
@@ -186,31 +241,32 @@ class KDBIRL:
         return self._ready().features(expert)
 
     def _likelihood(
-        self, rows: Float[np.ndarray, "n d"], progress: Progress, matrix_form: bool | None = None
+        self, rows: Float[np.ndarray, "n d"], choice: Choice, progress: Progress, matrix_form: bool | None = None
     ) -> CKDELikelihood:
-        fitted = self._ready()
-        widths = fitted.bandwidths
+        fitted, widths = self._ready(), choice.bandwidths
         return fitted.ckde.likelihood(rows, widths.h, widths.h_reward, fitted.prior.box, matrix_form, progress)
 
     @float64
-    def _sampled(self, rows: np.ndarray, seed: int, progress: Progress) -> tuple[Draws, CKDELikelihood]:
+    def _sampled(self, rows: np.ndarray, choice: Choice, seed: int, progress: Progress) -> tuple[Draws, CKDELikelihood]:
         """Draws and the likelihood they were drawn with.
 
         The fast form of the likelihood is safe inside the prior's box; a prior without bounds could let draws leave it.
         """
         fitted, sampler = self._ready(), as_sampler(self.sampler)
-        likelihood = self._likelihood(rows, progress)
-        draws = self._drawn(sampler, likelihood, seed, progress)
+        likelihood = self._likelihood(rows, choice, progress)
+        draws = self._drawn(sampler, likelihood, choice.power, seed, progress)
         low, high = fitted.prior.box
         if likelihood.numerator.matrix_form and ((draws.draws < low) | (draws.draws > high)).any():
-            likelihood = self._likelihood(rows, progress, matrix_form=False)
-            draws = self._drawn(sampler, likelihood, seed, progress)
+            likelihood = self._likelihood(rows, choice, progress, matrix_form=False)
+            draws = self._drawn(sampler, likelihood, choice.power, seed, progress)
         progress.close()
         return draws, likelihood
 
-    def _drawn(self, sampler: Sampler, likelihood: CKDELikelihood, seed: int, progress: Progress) -> Draws:
+    def _drawn(
+        self, sampler: Sampler, likelihood: CKDELikelihood, power: float, seed: int, progress: Progress
+    ) -> Draws:
         fitted = self._ready()
-        target = Target.build(fitted.prior, likelihood, self.power)
+        target = Target.build(fitted.prior, likelihood, power)
         problem = Problem(
             target, fitted.prior, fitted.ckde.informed_directions(), fitted.ckde.reward_kernel.differentiable
         )
@@ -219,8 +275,8 @@ class KDBIRL:
     @float64
     def _result(
         self,
-        expert: Demonstrations,
-        rows: np.ndarray,
+        expert: "_Expert",
+        choice: Choice,
         draws: Draws,
         likelihood: CKDELikelihood,
         seed: int,
@@ -228,11 +284,11 @@ class KDBIRL:
     ) -> Posterior:
         chains, per_chain, q = draws.draws.shape
         flat = draws.draws.reshape(-1, q)
-        _, index, counts = distinct_rows(rows)
+        _, index, counts = distinct_rows(expert.rows)
         pointwise = _pointwise(likelihood, flat)[:, : len(counts)]
-        log_prior = _log_priors(Target.build(fitted.prior, likelihood, self.power), flat)
-        lp = (log_prior + self.power * (pointwise @ counts)).reshape(chains, per_chain)
-        widths = fitted.bandwidths
+        log_prior = _log_priors(Target.build(fitted.prior, likelihood, choice.power), flat)
+        lp = (log_prior + choice.power * (pointwise @ counts)).reshape(chains, per_chain)
+        widths = choice.bandwidths
         return Posterior(
             draws=draws.draws,
             names=fitted.reward_names,
@@ -243,26 +299,27 @@ class KDBIRL:
             prior_draws=fitted.prior.sample(np.random.default_rng(seed + 1), PRIOR_DRAWS),
             log_likelihood=pointwise.reshape(chains, per_chain, -1),
             expert_index=index,
-            expert_features=rows,
+            expert_features=expert.rows,
             feature_names=tuple(fitted.features.names),
+            expert_episodes=expert.episodes,
             task_rewards=fitted.ckde.task_rewards,
             task_names=fitted.task_names,
             task_rows=fitted.ckde.rows_per_task.astype(np.int64),
             h=float(widths.h[0]) if len(widths.h) == 1 else tuple(widths.h.tolist()),
             h_reward=widths.h_reward,
-            power=float(self.power),
+            power=choice.power,
             bandwidth_rule=widths.rule,
-            settings=self._settings(draws, expert, rows, fitted),
+            settings=self._settings(draws, expert.fingerprint, choice, fitted),
             reward_features=fitted.reward_features,
         )
 
-    def _settings(self, draws: Draws, expert: Demonstrations, rows: np.ndarray, fitted: Fitted) -> dict[str, Any]:
+    def _settings(self, draws: Draws, expert: str, choice: Choice, fitted: Fitted) -> dict[str, Any]:
         """Everything else that a reader of the result may ask for."""
         from kdbirl.installation import package_versions
 
-        sampler, unseen = as_sampler(self.sampler), _unseen_note(rows, fitted.features.names)
+        sampler = as_sampler(self.sampler)
         chosen: dict[str, Any] = asdict(sampler)  # type: ignore[call-overload]
-        constant = fitted.ckde.kernel.log_constant([float(width) for width in fitted.bandwidths.h])
+        constant = fitted.ckde.kernel.log_constant([float(width) for width in choice.bandwidths.h])
         return {
             "prior": fitted.prior.describe(),
             "features": type(fitted.features).__name__,
@@ -273,30 +330,12 @@ class KDBIRL:
             "task_weights": self.task_weights,
             "sampler": {"asked": sampler.name, **chosen},
             "sampler_facts": draws.facts,
-            "notes": [*fitted.bandwidths.notes, *_informed_note(fitted), *unseen, *draws.notes],
+            "notes": [*choice.bandwidths.notes, *draws.notes],
             "bank": fitted.bank_fingerprint,
-            "expert": expert.fingerprint(),
+            "expert": expert,
             "versions": package_versions(),
             **({"pareto_k": draws.facts["pareto_k"]} if "pareto_k" in draws.facts else {}),
         }
-
-
-def _informed_note(fitted: Fitted) -> list[str]:
-    """K tasks inform at most K - 1 directions; the user must know which share that is."""
-    directions, q = fitted.ckde.informed_directions(), len(fitted.reward_names)
-    if directions is None or len(directions) == q:
-        return []
-    return [f"the training tasks inform {len(directions)} of {q} reward directions; the others keep the prior"]
-
-
-def _unseen_note(rows: Float[np.ndarray, "n d"], names: Sequence[str]) -> list[str]:
-    """A state or action that no training task shows is a finding, not an error: nothing was declared."""
-    others = [i for i, name in enumerate(names) if name.endswith("=<other>")]
-    count = int((rows[:, others] > 0).any(axis=1).sum()) if others else 0
-    if not count:
-        return []
-    what = " or ".join(sorted({names[i].split("=")[0] for i in others if (rows[:, i] > 0).any()}))
-    return [f"{count} of {len(rows)} expert rows have a value of {what} that no training task shows"]
 
 
 def _check_support(prior: Prior, bank: TaskBank) -> None:
@@ -350,6 +389,12 @@ def reward_rows(rewards: Any, names: Sequence[str]) -> Float[np.ndarray, "r q"]:
 def is_number(value: Any) -> bool:
     """A number, not text that looks like one."""
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def _positive_whole(n: object) -> int:
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise InputError(f"n={n!r} should be the expert's number of rows, a whole number of at least 1.")
+    return int(n)
 
 
 def _whole_number(seed: object) -> int:

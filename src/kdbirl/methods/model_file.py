@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from kdbirl.diagnosis.loto import LotoSettings
+from kdbirl.diagnosis.plays import Plays
 from kdbirl.errors import FileProblem, InputError
 from kdbirl.features import from_spec
 from kdbirl.files import whole_or_not_at_all
@@ -28,12 +30,14 @@ from kdbirl.likelihood.kernels import (
     as_kernel,
     on_columns,
 )
-from kdbirl.methods.kdbirl import KDBIRL, Fitted
+from kdbirl.methods.bandwidth_choice import Choices
+from kdbirl.methods.fitted import Fitted
+from kdbirl.methods.kdbirl import KDBIRL
 from kdbirl.posterior.auto import SAMPLERS, as_sampler
 from kdbirl.posterior.priors import FAMILIES, Prior
 from kdbirl.posterior.product_prior import CustomPrior, Product
 
-FORMAT = 1
+FORMAT = 2
 Functions = Mapping[str, Callable[..., Any]]
 
 
@@ -44,7 +48,7 @@ def save_model(model: KDBIRL, path: Path) -> None:
         raise InputError("This KDBIRL has not been fitted: there is nothing to save yet.")
     sampler = as_sampler(model.sampler)
     kernel = as_kernel(model.kernel, model.distance)
-    ckde, widths = fitted.ckde, fitted.bandwidths
+    ckde, choices, widths = fitted.ckde, fitted.choices, fitted.choices.start
     record = {
         "format": FORMAT,
         "features": fitted.features.to_spec(),
@@ -55,7 +59,8 @@ def save_model(model: KDBIRL, path: Path) -> None:
         "sampler": {"name": sampler.name.lower(), **_values(sampler)},
         "bandwidth_rule": widths.rule,
         "bandwidth_notes": widths.notes,
-        "power": float(model.power),
+        "power": choices.power,
+        "loto": _loto_spec(choices.settings) if choices.searches else None,
         "conditional": model.conditional,
         "task_weights": model.task_weights,
         "state_columns": ckde.state_columns,
@@ -70,6 +75,7 @@ def save_model(model: KDBIRL, path: Path) -> None:
         "task_rewards": ckde.task_rewards,
         "h": widths.h,
         "h_reward": np.asarray(widths.h_reward),
+        **{f"plays_{name}": value for name, value in vars(choices.plays).items()},
     }
     text = np.frombuffer(json.dumps(record).encode(), dtype=np.uint8)
     with whole_or_not_at_all(path) as unfinished, unfinished.open("wb") as stream:
@@ -116,10 +122,13 @@ def _rebuilt(record: dict[str, Any], arrays: dict[str, np.ndarray], functions: F
     h, h_reward = arrays["h"], float(arrays["h_reward"])
     widths = Bandwidths(h, h_reward, record["bandwidth_rule"], tuple(record["bandwidth_notes"]))
     names = tuple(record["reward_names"]), tuple(record["task_names"])
+    loto = None if record["loto"] is None else _loto(record["loto"], functions)
+    plays = Plays(*(arrays[f"plays_{item.name}"] for item in fields(Plays)))
+    choices = Choices(ckde, prior, names[0], plays, widths, record["power"], loto is not None, loto or LotoSettings())
     return KDBIRL(
         prior=prior,
         features=features,
-        bandwidth=(h.tolist(), h_reward),
+        bandwidth=(h.tolist(), h_reward) if loto is None else loto,
         sampler=sampler,
         kernel=kernel,
         reward_kernel=reward_kernel,
@@ -127,8 +136,20 @@ def _rebuilt(record: dict[str, Any], arrays: dict[str, np.ndarray], functions: F
         conditional=record["conditional"],
         task_weights=record["task_weights"],
         reward_features=reward_features,
-        fitted=Fitted(features, ckde, widths, prior, reward_features, *names, record["bank"]),
+        fitted=Fitted(features, ckde, choices, prior, reward_features, *names, record["bank"]),
     )
+
+
+def _loto_spec(settings: LotoSettings) -> dict[str, Any]:
+    factors = {name: list(getattr(settings, name)) for name in ("h_factors", "h_reward_factors", "powers")}
+    objective = None if settings.objective is None else getattr(settings.objective, "__name__", "objective")
+    return {**factors, "objective": objective}
+
+
+def _loto(spec: dict[str, Any], functions: Functions) -> LotoSettings:
+    objective = None if spec["objective"] is None else _given_back(spec["objective"], functions)
+    factors = {name: tuple(spec[name]) for name in ("h_factors", "h_reward_factors", "powers")}
+    return LotoSettings(**factors, objective=objective)
 
 
 def _values(item: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from kdbirl.planners.evaluation import collected_features, visits_by_step
 from kdbirl.planners.linear_solve import SMALL, Anchor, occupancies_by_factoring, on_one_thread
 from kdbirl.planners.policy import Policy, best_actions, split_evenly
 from kdbirl.planners.policy_iteration import policy_iteration
+from kdbirl.progress import Progress
 
 IN_CACHE, IN_MEMORY = 2**16, 2**23  # cells of a table states x actions x rewards: 0.5 MB, 64 MB
 SHARING = 256  # rewards that one anchor serves
@@ -101,14 +102,16 @@ def many_action_values(mdp: TabularMDP, rewards: Any) -> Float[np.ndarray, "r *s
 
 
 @on_one_thread
-def optimal_feature_expectations(mdp: TabularMDP, rewards: Any) -> Float[np.ndarray, "r q"]:
+def optimal_feature_expectations(
+    mdp: TabularMDP, rewards: Any, progress: Progress | None = None, job: str = "planning"
+) -> Float[np.ndarray, "r q"]:
     """mu of the optimal policy of each reward (r, q): its value under any other reward w is w . mu.
 
-    The policies themselves are not kept, so thousands of rewards fit in memory.
+    The policies themselves are not kept, so thousands of rewards fit in memory. Each block reports to `progress`.
     """
     directions = Directions.of(mdp.as_rewards(rewards))
     dynamics = dynamics_of(mdp)
-    collected = np.empty_like(directions.distinct)
+    collected, done = np.empty_like(directions.distinct), 0
     for block in _solved(mdp, directions.distinct):
         chances = split_evenly(block.ties)
         if mdp.horizon is None:
@@ -116,6 +119,9 @@ def optimal_feature_expectations(mdp: TabularMDP, rewards: Any) -> Float[np.ndar
         else:
             visits = visits_by_step(dynamics, chances)
         collected[block.part] = collected_features(dynamics, visits)
+        done += len(block.part)
+        if progress is not None:
+            progress.update(job, done, len(collected))
     return collected[directions.index]
 
 

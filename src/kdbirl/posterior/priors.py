@@ -60,6 +60,10 @@ class Prior(ABC):
         """Mean and standard deviations if this is a normal distribution."""
         return None
 
+    def quantiles(self, levels: Float[np.ndarray, "p q"]) -> Float[np.ndarray, "p q"] | None:
+        """Each parameter's quantile at these levels; None where the parameters are not known to be independent."""
+        return None
+
     @abstractmethod
     def describe(self) -> str:
         """As a user would write it."""
@@ -102,6 +106,9 @@ class _Family(Prior):
 
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
         return np.asarray(self._distribution().rvs(size=(n, self._size), random_state=rng), dtype=float)
+
+    def quantiles(self, levels: np.ndarray) -> np.ndarray:
+        return np.asarray(self._distribution().ppf(levels), dtype=float)
 
     @property
     def support(self) -> tuple[np.ndarray, np.ndarray]:

@@ -75,6 +75,11 @@ class Product(Prior):
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
         return np.concatenate([prior.sample(rng, n) for prior in self.priors], axis=1)
 
+    def quantiles(self, levels: np.ndarray) -> np.ndarray | None:
+        parts = [prior.quantiles(levels[:, i : i + 1]) for i, prior in enumerate(self.priors)]
+        known = [part for part in parts if part is not None]
+        return np.concatenate(known, axis=1) if len(known) == len(parts) else None
+
     @property
     def support(self) -> tuple[np.ndarray, np.ndarray]:
         return _joined([prior.support for prior in self.priors])

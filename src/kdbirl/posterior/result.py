@@ -56,7 +56,8 @@ class Posterior:
     draws: `(chain, draw, q)`; names: of the q reward parameters; method, sampler, seed: what made them.
     sample_stats: `(chain, draw)` each, such as lp (the log density of each draw), diverging, energy.
     prior_draws: `(p, q)`. log_likelihood: `(chain, draw, u)` of each of the u *distinct* expert rows, never powered.
-    expert_index: `(n,)`: which distinct row each expert row is; expert_features: `(n, d)`, with feature_names.
+    expert_index: `(n,)`: which distinct row each expert row is; expert_features: `(n, d)`, with feature_names;
+    expert_episodes: `(n,)`: the episode of each.
     task_rewards `(K, q)`, task_names, task_rows `(K,)`: the bank that spoke.
     h, h_reward, power, bandwidth_rule: the bandwidths used (standard deviations), and the rule that chose them.
     settings: everything else on record (JSON). reward_features: phi of R(s,a) = phi(s,a) . w, if rewards are weights.
@@ -74,6 +75,7 @@ class Posterior:
     expert_index: Array = field(default_factory=_nothing)
     expert_features: Array = field(default_factory=_nothing)
     feature_names: tuple[str, ...] = ()
+    expert_episodes: Array = field(default_factory=_nothing)
     task_rewards: Array = field(default_factory=_nothing)
     task_names: tuple[str, ...] = ()
     task_rows: Array = field(default_factory=_nothing)
@@ -110,7 +112,9 @@ class Posterior:
         features = frozen(self.expert_features, "expert_features", (None, None), np.float64)
         given = self.expert_index if np.size(self.expert_index) else np.arange(len(features))
         index = frozen(given, "expert_index", (len(features),), np.int64)
+        episodes = self.expert_episodes if np.size(self.expert_episodes) else np.zeros(len(features))
         self._set(expert_features=features, expert_index=index)
+        self._set(expert_episodes=frozen(episodes, "expert_episodes", (len(features),), np.int64))
         # two maps side by side may both call a column "x": features are looked at, never looked up by name
         names = names_of(self.feature_names, features.shape[1], "feature_names", default="x", distinct=False)
         self._set(feature_names=names)

@@ -119,6 +119,7 @@ def _groups(posterior: Posterior) -> dict[str, Variables]:
         "observed_data": {"expert_features": (("demonstration", "feature"), posterior.expert_features)},
         "constant_data": {
             "expert_index": (("demonstration",), posterior.expert_index),
+            "expert_episodes": (("demonstration",), posterior.expert_episodes),
             "task_rewards": (("task", "parameter"), posterior.task_rewards),
             "task_rows": (("task",), posterior.task_rows),
         },
@@ -210,6 +211,7 @@ def _rebuilt(
         sample_stats=dict(arrays.get("sample_stats", {})),
         log_likelihood=_distinct(attributes, arrays.get("log_likelihood", {}), index),
         expert_index=index,
+        expert_episodes=constant.get("expert_episodes", np.zeros(0, np.int64)),
         task_rows=constant.get("task_rows", np.zeros(0, np.int64)),
         reward_features=features,
         **{**stored, **empty, **record},

@@ -52,7 +52,10 @@ def _risk(judgement: Judgement) -> str:
     risk, relative = judgement.risk, judgement.relative_risk
     confidence, share = 100 * (1 - risk.delta), 100 * risk.alpha
     if not np.isfinite(risk.bound):
-        return f"Value at risk: there are too few draws for a bound with {confidence:g} % confidence."
+        return (
+            f"Value at risk cannot be bounded: {confidence:g} % confidence in what is lost with posterior probability "
+            f"{share:g} % needs at least {risk.needed} independent draws, and these count as {risk.effective_size:.0f}."
+        )
     return (
         f"Value at risk, which needs no true reward: with {confidence:g} % confidence, the policy of the posterior "
         f"mean loses less than {_number(risk.bound)} with posterior probability {share:g} % "

@@ -1,0 +1,47 @@
+"""`kdbirl reproduce`: the paper, run again, and what holds of it."""
+
+import sys
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def reproduce(
+    experiments: Annotated[
+        list[str], typer.Argument(metavar="EXPERIMENT...", help="contraction (Lemma 4.1, Theorem 4.2) | all")
+    ],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small sizes and few seeds, under a minute; decides no claim.")
+    ] = False,
+    seeds: Annotated[
+        int | None, typer.Option(metavar="N", help="Seeds; fewer than 10 decide no claim. Not given: 12, quick 3.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Directory to make, or one of an earlier run to go on with.")
+    ] = Path("reproduction"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+) -> None:
+    """Run experiments of the paper: figures, all numbers, and a ledger that says of each claim whether it holds."""
+    from kdbirl.experiments.claims_text import claims_text
+    from kdbirl.experiments.directory import Reproduction
+    from kdbirl.experiments.named import EXPERIMENTS, chosen
+    from kdbirl.progress import for_stream
+    from kdbirl.report.run_directory import as_json as json_text
+
+    names, place = chosen(experiments), Reproduction(out.expanduser())
+    claims, files = [], []
+    with closing(for_stream(sys.stderr, quiet or as_json)) as progress:
+        for name in names:
+            found, written = EXPERIMENTS[name](place, quick, seeds, progress)
+            claims += found
+            files += [path for path in written if path not in files]
+    if as_json and not quiet:
+        content = {"out": str(out), "files": [str(path) for path in files], "claims": [asdict(row) for row in claims]}
+        typer.echo(json_text(content), nl=False)
+    elif not quiet:
+        listed = "\n".join(f"  {path}" for path in files)
+        typer.echo(f"{claims_text(claims)}\n\nFiles:\n{listed}")

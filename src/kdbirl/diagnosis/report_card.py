@@ -1,0 +1,162 @@
+"""The report card: one colour and one sentence for each thing that can be wrong with a posterior.
+
+A sentence says what was found and what to do about it, to a reader who knows the patients and not the method. What
+nobody looked at is "not assessed", with how to look: silence is not green.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kdbirl.diagnosis.calibration import Calibration, percent
+from kdbirl.diagnosis.identifiability import WEAK_CONTRACTION, Identifiability
+from kdbirl.diagnosis.sensitivity import MOVED, Sensitivity
+from kdbirl.diagnosis.support import LARGEST_IMBALANCE, Support
+from kdbirl.diagnosis.wording import listed
+from kdbirl.posterior.convergence import Convergence
+
+Card = tuple[str, str]
+
+NOT_ASSESSED = "not assessed"
+# Half a posterior sd moves one end of a 90 % interval by a third of its half-width: visible, and worth saying.
+SHIFTED = 0.5
+# Halving the power widens a normal posterior by 1.41, and a parameter that only has its prior follows it by 2.
+RESIZED = 1.75
+# One row in twenty is what chance and rounding do; with one in four, a good part of the likelihood is extrapolation.
+MANY_OUTSIDE, MOST_OUTSIDE = 0.05, 0.25
+# Intervals that miss at least twice as often as they promise are wrong in kind, not in degree.
+TWICE = 2.0
+# Before a posterior is called calibrated, a coverage this low must be excluded: that takes 40 or so test tasks.
+LOWEST_COVERAGE = 0.75
+# Ranks that are this unlikely are not uniform, even where the coverage looks right: the posterior is shifted.
+UNLIKELY_RANKS = 0.01
+# Points behind each test task's posterior; with fewer, its intervals are made of the gaps between points.
+FEWEST_POINTS = 20.0
+
+HOW_TO = {
+    "convergence": "Nobody has looked at whether the draws have settled: ask for posterior.convergence.",
+    "identifiability": "Nobody has looked at what the training tasks can say: run `kdbirl diagnose RUN`.",
+    "support": "Nobody has looked at whether the expert stays where the training tasks have been: run "
+    "`kdbirl diagnose RUN`.",
+    "calibration": "Nobody has checked these intervals against tasks with known rewards: run "
+    "`kdbirl diagnose RUN --calibrate`.",
+    "sensitivity": "Nobody has looked at whether other bandwidths or priors give another answer: call "
+    "model.sensitivity(expert), or run `kdbirl diagnose RUN --sensitivity`.",
+}
+
+
+def card(
+    convergence: Convergence | None = None,
+    identifiability: Identifiability | None = None,
+    support: Support | None = None,
+    calibration: Calibration | None = None,
+    sensitivity: Sensitivity | None = None,
+    contractions: Sequence[float] | np.ndarray[Any, np.dtype[Any]] | None = None,
+) -> dict[str, Card]:
+    """(colour, sentence) of each part; `contractions`: of the posterior along the informed directions, if known."""
+    found: dict[str, Card | None] = {
+        "convergence": None if convergence is None else (convergence.colour, convergence.sentence),
+        "identifiability": None if identifiability is None else _of_identifiability(identifiability, contractions),
+        "support": None if support is None else _of_support(support),
+        "calibration": None if calibration is None else _of_calibration(calibration),
+        "sensitivity": None if sensitivity is None else _of_sensitivity(sensitivity),
+    }
+    return {name: (NOT_ASSESSED, HOW_TO[name]) if part is None else part for name, part in found.items()}
+
+
+def _of_identifiability(found: Identifiability, contractions: Any) -> Card:
+    q = len(found.names)
+    if not found.rank:
+        return "red", f"{found.sentence} Do not use this posterior; add training tasks with other rewards."
+    if found.rank < q:
+        return "amber", (
+            f"{found.sentence} There the posterior says what was put in: do not read anything into it. "
+            f"{_more_tasks(found)}"
+        )
+    weak = 0 if contractions is None else int(np.sum(~(np.asarray(contractions, dtype=float) >= WEAK_CONTRACTION)))
+    if weak:
+        return "amber", (
+            f"{found.sentence[:-1]}, but along {weak} of {q} the demonstrations narrowed the prior by less than "
+            f"{percent(WEAK_CONTRACTION)}: there the posterior is still the prior. Add demonstrations, or training "
+            "tasks that differ in that direction."
+        )
+    return "green", found.sentence
+
+
+def _more_tasks(found: Identifiability) -> str:
+    return "Add training tasks with other rewards." if found.next_task is None else found.next_task.sentence
+
+
+def _of_support(found: Support) -> Card:
+    share = found.share_outside
+    if share > MOST_OUTSIDE:
+        return "red", (
+            f"{found.sentence} There the model guesses: do not use this posterior; add training tasks that go where "
+            "the expert goes, or check that features and units agree."
+        )
+    problems = [f"{found.sentence} Look at these rows before you rely on the result."] if share > MANY_OUTSIDE else []
+    if found.small_tasks:
+        verb = "has" if len(found.small_tasks) == 1 else "have"
+        problems.append(
+            f"{listed(found.small_tasks)} {verb} fewer than {found.fewest_in_task} rows, too few to tell a task by: "
+            "add demonstrations or leave them out."
+        )
+    if found.imbalance > LARGEST_IMBALANCE and not found.equal_weights:
+        problems.append(
+            f"The largest training task has {found.imbalance:.3g} times the rows of the smallest and dominates it: use "
+            'task_weights="equal".'
+        )
+    return ("amber", " ".join(problems)) if problems else ("green", found.sentence)
+
+
+def _of_calibration(found: Calibration) -> Card:
+    level, seen, low, high = found.headline
+    if found.effective_draws < FEWEST_POINTS:
+        return "amber", (
+            f"The posteriors of the test tasks rest on too few points to judge their intervals (about "
+            f"{found.effective_draws:.0f} each, {FEWEST_POINTS:.0f} are wanted): use more points, or draws."
+        )
+    if high < level:
+        advice = "choose the bandwidths by leaving tasks out (bandwidth='loto'), and until then widen every interval."
+        severe = 1 - seen >= TWICE * (1 - level)
+        return ("red" if severe else "amber"), f"{found.sentence} Do not rely on the intervals: {advice}"
+    if low > level:
+        return "amber", (
+            f"{found.sentence} The result is on the safe side, but smaller bandwidths or a larger power would say more."
+        )
+    if found.p_value < UNLIKELY_RANKS:
+        return "amber", f"{found.sentence} The posterior is shifted or misshapen: look at the rank histograms."
+    if low < LOWEST_COVERAGE:
+        return "amber", (
+            f"{found.sentence} That is too few tasks to be sure: over-confidence cannot be excluded. Calibrate on more "
+            "tasks."
+        )
+    return "green", found.sentence
+
+
+def _remedy(change: str) -> str:
+    if change.startswith("prior"):
+        return "Say why the prior is as wide as it is, or add training tasks and demonstrations until it matters less."
+    return "Let held-out tasks choose (bandwidth='loto')."
+
+
+def _of_sensitivity(found: Sensitivity) -> Card:
+    change, name, shift = found.largest
+    if abs(shift) >= MOVED:
+        return "red", (
+            f"The answer depends on a choice, not on the data alone: with {change}, the mean of {name!r} moves by "
+            f"{abs(shift):.2g} sd. Report the range over these choices, not this posterior alone. {_remedy(change)}"
+        )
+    if abs(shift) >= SHIFTED:
+        return "amber", (
+            f"With {change}, the mean of {name!r} moves by {abs(shift):.2g} sd. Read its interval as somewhat wider "
+            "than it is drawn, and show the sensitivity figure beside it."
+        )
+    change, name, ratio = found.largest_ratio
+    if not 1 / RESIZED <= ratio <= RESIZED:
+        return "amber", (
+            f"The centre stays, but the width does not: with {change}, the interval of {name!r} becomes {ratio:.2g} "
+            "times as wide. Do not lean on how narrow it is; show the sensitivity figure beside it."
+        )
+    return "green", found.sentence

@@ -1,0 +1,87 @@
+"""Direction and size of w, apart: optimal behaviour is the same for w and for 2 w, so it never reveals the size.
+
+With unit vectors u_i = w_i / |w_i| of the draws, the mean resultant direction is mean(u) / |mean(u)| and its length
+|mean(u)|, from 0 (all directions) to 1 (one direction), is the concentration.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from kdbirl.diagnosis.wording import in_words
+from kdbirl.errors import InputError
+
+LEVEL = 0.9
+
+
+@dataclass(frozen=True, eq=False)
+class ScaleAndDirection:
+    """Posterior of |w| and of w / |w|.
+
+    sizes `(3,)`: 5 %, 50 % and 95 % quantiles of |w|. direction `(q,)`: the mean resultant direction.
+    concentration: from 0 to 1. angle: degrees from `direction` within which 90 % of the draws lie (180 is anywhere).
+    size_contraction: 1 - var(log |w|) / var(log |w|) under the prior; None without prior draws.
+    prior_angle: the same angle for prior draws about *their* mean direction.
+    """
+
+    names: tuple[str, ...]
+    sizes: Float[np.ndarray, "3"]
+    direction: Float[np.ndarray, " q"]
+    concentration: float
+    angle: float
+    size_contraction: float | None = None
+    prior_angle: float | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The two findings."""
+        before = "" if self.prior_angle is None else f" (in the prior {self.prior_angle:.0f})"
+        low, middle, high = self.sizes
+        return (
+            f"Direction of the reward: 90 % of the draws lie within {self.angle:.0f} degrees{before} of "
+            f"{in_words(self.direction, self.names)}; size |w|: {middle:.3g} ({low:.3g} to {high:.3g}), which optimal "
+            "behaviour does not reveal."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "size_quantiles": dict(zip(("q05", "median", "q95"), self.sizes.tolist(), strict=True)),
+            "size_contraction": self.size_contraction,
+            "direction": self.direction.tolist(),
+            "concentration": self.concentration,
+            "angle_90": self.angle,
+            "prior_angle_90": self.prior_angle,
+            "sentence": self.sentence,
+        }
+
+
+def scale_and_direction(
+    draws: Float[np.ndarray, "n q"], names: Sequence[str], prior_draws: Float[np.ndarray, "p q"] | None = None
+) -> ScaleAndDirection:
+    """Size and direction of reward draws `(n, q)`; draws of length zero have no direction and are left out of it."""
+    sizes = np.linalg.norm(draws, axis=1)
+    if not (sizes > 0).any():
+        raise InputError("scale_and_direction: every draw is zero, so there is no direction.")
+    direction, concentration, angle = _resultant(draws)
+    fallen = before = None
+    if prior_draws is not None and len(prior_draws):
+        lengths = np.linalg.norm(prior_draws, axis=1)
+        fallen = 1 - float(np.log(sizes[sizes > 0]).var() / np.log(lengths[lengths > 0]).var())
+        before = _resultant(prior_draws)[2]
+    quantiles = np.quantile(sizes, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2])
+    return ScaleAndDirection(tuple(names), quantiles, direction, concentration, angle, fallen, before)
+
+
+def _resultant(draws: Float[np.ndarray, "n q"]) -> tuple[Float[np.ndarray, " q"], float, float]:
+    """Mean direction, its resultant length, and the angle in degrees that holds 90 % of the draws."""
+    lengths = np.linalg.norm(draws, axis=1)
+    units = draws[lengths > 0] / lengths[lengths > 0, None]
+    mean = units.mean(axis=0)
+    length = float(np.linalg.norm(mean))
+    direction = mean / length if length > 0 else units[0]
+    angles = np.degrees(np.arccos(np.clip(units @ direction, -1, 1)))
+    return direction, length, float(np.quantile(angles, LEVEL))

@@ -1,0 +1,124 @@
+"""Posteriors of many test tasks as one thing: points with weights. Equal-weight draws are the special case.
+
+Of each task and parameter we need the rank of the truth, the moments and the quantiles of the marginal.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import logsumexp
+from scipy.stats import beta
+
+from kdbirl.errors import InputError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedDraws:
+    """`points (T, P, q)`, or `(1, P, q)` where all tasks share them, and `weights (T, P)` that sum to one per task.
+
+    sampled: whether the points are draws, so that the truth is one more of them where all is well.
+    """
+
+    points: Float[np.ndarray, "shared P q"]
+    weights: Float[np.ndarray, "T P"]
+    sampled: bool = False
+
+    def __post_init__(self) -> None:
+        if 0 in self.points.shape or 0 in self.weights.shape:
+            raise InputError(f"draws: there are none (shape {self.points.shape}); expected (tasks, draws, parameters).")
+        if not np.isfinite(self.points).all():
+            task = int(np.argwhere(~np.isfinite(self.points))[0, 0])
+            raise InputError(f"draws: those of test task {task + 1} are not all finite.")
+
+    @classmethod
+    def equal(cls, draws: Any) -> "WeightedDraws":
+        """From draws `(T, draws, q)` that all count the same."""
+        points = np.asarray(draws, dtype=np.float64)
+        if points.ndim != 3:
+            raise InputError(f"draws: expected an array (tasks, draws, parameters), got shape {points.shape}.")
+        return cls(points, np.full(points.shape[:2], 1.0 / max(points.shape[1], 1)), sampled=True)
+
+    @classmethod
+    def shared(cls, points: Any, log_weights: Any) -> "WeightedDraws":
+        """From points `(P, q)` that every task shares, and log weights `(T, P)` up to a constant per task."""
+        table, logs = np.asarray(points, dtype=np.float64), np.asarray(log_weights, dtype=np.float64)
+        if table.ndim != 2 or logs.ndim != 2 or logs.shape[1] != len(table):
+            raise InputError(
+                f"points {table.shape} and log_weights {logs.shape} do not fit: expected (P, q) and (tasks, P)."
+            )
+        totals = logsumexp(logs, axis=1) if logs.size else np.zeros(len(logs))
+        if not np.isfinite(totals).all():
+            task = int(np.flatnonzero(~np.isfinite(totals))[0])
+            raise InputError(f"log_weights: those of test task {task + 1} have no finite sum: no point has any weight.")
+        return cls(table[None], np.exp(logs - totals[:, None]))
+
+    @property
+    def n_tasks(self) -> int:
+        """T."""
+        return len(self.weights)
+
+    @property
+    def effective(self) -> Float[np.ndarray, " T"]:
+        """1 / sum(w^2): how many equal-weight draws the points of each task are worth."""
+        return 1.0 / np.sum(self.weights**2, axis=1)
+
+    def ranks(self, truths: Float[np.ndarray, "T q"], rng: np.random.Generator) -> Float[np.ndarray, "T q"]:
+        """Where each truth stands among the points, in (0, 1): uniform if the posterior is calibrated.
+
+        With weights W(< truth) + U W(= truth), U uniform. With S draws (S W(< truth) + U (1 + S W(= truth))) / (S + 1):
+        the classical rank of the truth among its S + 1 equals, spread evenly over its place, so that no number of draws
+        is too small. Weights get no such spread: it would hide a posterior that is narrower than its points are close.
+        """
+        below, equal = (np.empty(truths.shape) for _ in range(2))
+        for j in range(truths.shape[1]):
+            values, truth = self.points[:, :, j], truths[:, j, None]
+            below[:, j] = np.sum(self.weights * (values < truth), axis=1)
+            equal[:, j] = np.sum(self.weights * (values == truth), axis=1)
+        own = 1.0 / self.weights.shape[1] if self.sampled else 0.0
+        return (below + rng.uniform(size=truths.shape) * (own + equal)) / (1 + own)
+
+    def moments(self) -> tuple[Float[np.ndarray, "T q"], Float[np.ndarray, "T q"]]:
+        """Means and standard deviations."""
+        weights = self.weights[:, :, None]
+        means = np.stack([np.sum(self.weights * self.points[:, :, j], axis=1) for j in self._parameters], axis=1)
+        spread = [(self.points[:, :, j] - means[:, j, None]) ** 2 for j in self._parameters]
+        return means, np.sqrt(np.stack([np.sum(weights[:, :, 0] * s, axis=1) for s in spread], axis=1))
+
+    def widths(self, levels: Float[np.ndarray, " L"]) -> Float[np.ndarray, "L T q"]:
+        """How wide the central interval of each level is."""
+        ends = np.concatenate([(1 - levels) / 2, (1 + levels) / 2])
+        found = np.empty((len(ends), self.n_tasks, self.points.shape[2]))
+        for t, j in np.ndindex(found.shape[1:]):
+            values = self.points[t % len(self.points), :, j]
+            found[:, t, j] = weighted_quantiles(values, self.weights[t], ends)
+        return found[len(levels) :] - found[: len(levels)]
+
+    @property
+    def _parameters(self) -> range:
+        return range(self.points.shape[2])
+
+
+def weighted_quantiles(
+    values: Float[np.ndarray, " P"], weights: Float[np.ndarray, " P"], at: Float[np.ndarray, " A"]
+) -> Float[np.ndarray, " A"]:
+    """Quantiles of weighted points, linear between the middles of their weights."""
+    order = np.argsort(values, kind="stable")
+    middles = np.cumsum(weights[order]) - 0.5 * weights[order]
+    return np.interp(at, middles, values[order])
+
+
+def binomial_interval(
+    share: Float[np.ndarray, "..."], trials: int, confidence: float = 0.95
+) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
+    """Clopper and Pearson's interval for a probability of which `share` was seen in so many trials.
+
+    A share that is no whole number of trials (an average over dependent things) is taken as it is.
+    """
+    hits, tail = np.asarray(share, dtype=float) * trials, (1 - confidence) / 2
+    low = np.where(hits > 0, beta.ppf(tail, np.maximum(hits, 1e-12), trials - hits + 1), 0.0)
+    high = np.where(hits < trials, beta.isf(tail, hits + 1, np.maximum(trials - hits, 1e-12)), 1.0)
+    return low, high

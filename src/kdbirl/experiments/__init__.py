@@ -1,0 +1,1 @@
+"""The paper's figures and claims, put to the test: what `kdbirl reproduce` runs."""

@@ -1,0 +1,268 @@
+"""AVRIL: approximate variational reward imitation learning (Chan and van der Schaar 2021, "Scalable Bayesian IRL").
+
+A network gives a normal posterior of the reward in every state, another the action values, and both are trained at
+once on the expert's rows alone (`avril_elbo` has the objective, `avril_draws` how rewards are drawn from it).
+"""
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.demos.rollouts import whole_number
+from kdbirl.errors import InputError
+from kdbirl.features import FeatureMap, OneHotStates, as_feature_map
+from kdbirl.methods.avril_agent import AVRILAgent
+from kdbirl.methods.avril_draws import Sites, every_state, normal_draws, sites
+from kdbirl.methods.avril_elbo import Weights
+from kdbirl.methods.avril_rows import StateView, learnt_and_held_out
+from kdbirl.methods.avril_training import Plan, Schedule, train
+from kdbirl.methods.informative_prior import RewardPrior, as_reward_prior, informative_prior
+from kdbirl.methods.kdbirl import is_number
+from kdbirl.methods.reward_features import default_reward_features
+from kdbirl.planners.q_network import single_precision
+from kdbirl.posterior.result import Posterior
+from kdbirl.progress import Progress, Silent
+
+PRIOR_DRAWS = 4000
+NOT_OPTIONS = ("prior", "reward_features", "draws", "bank", "trained")  # fields that change no training by themselves
+
+
+@dataclass(frozen=True)
+class Bank:
+    """What AVRIL takes from a bank: how rows are coded and what the reward parameters are; never its behaviour."""
+
+    rows: Demonstrations
+    prior: RewardPrior | None
+    reward_features: FeatureMap | None
+    reward_names: tuple[str, ...]
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The last training: the agent, of which expert and seed, and the expert in the coding that was used."""
+
+    agent: AVRILAgent
+    prior: RewardPrior
+    expert: Demonstrations
+    of: tuple[Any, ...]
+
+
+@dataclass
+class AVRIL:
+    """AVRIL with all its choices. `posterior(expert, seed=0)` trains and draws; `policy(expert, seed=0)` acts.
+
+    discount: of the expert's task; 0.95, as in `kb.Gridworld`, unless given; 1 is the released program.
+    state_only: the reward is one of the state; False: of state and action.
+    prior: of every R(s, a): None is N(0, 1) (the released program's); `kb.Normal(mean, sd)`, or
+        `kb.informative_prior(bank, features=phi)`; "informative" makes that one from the bank given to `fit`.
+    beta: inverse temperature of the expert's actions, softmax(beta Q). td_weight: lambda, the weight of the TD term.
+    hidden: units of each hidden layer, of both networks. (The released program ignores this and has two of 64.)
+    steps, batch, learning_rate: of Adam. held_out: this share of the episodes is not learnt from, and training stops
+        when the objective there has not risen for `patience` blocks of 250 steps; 0: all rows, all steps.
+    ends: "terminated" knows that nothing follows the end of an episode and that a cut one goes on; "dropped" leaves the
+        last row of every episode out, as the released program does.
+    standardize: states of mean 0 and spread 1; False: as they are, as released. Discrete states are one-hot.
+    reward_features: phi of R(s, a) = phi(s, a) . w, if the posterior is to be one of w; `fit(bank)` guesses it.
+    draws: how many rewards are drawn.
+    """
+
+    discount: Any = 0.95
+    state_only: bool = True
+    prior: Any = None
+    beta: Any = 1.0
+    td_weight: Any = 1.0
+    hidden: Any = (64, 64)
+    steps: Any = 5000
+    batch: Any = 64
+    learning_rate: Any = 1e-3
+    held_out: Any = 0.0
+    patience: Any = 4
+    ends: str = "terminated"
+    standardize: bool = True
+    reward_features: Any = None
+    draws: Any = 4000
+    bank: Bank | None = field(default=None, repr=False)
+    trained: Trained | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "patience", "draws"):
+            whole_number(getattr(self, name), name, 1)
+        for name in ("beta", "td_weight", "learning_rate"):
+            value = getattr(self, name)
+            _require(is_number(value) and 0 < value < np.inf, name, value, "a positive number")
+        _require(is_number(self.discount) and 0 <= self.discount <= 1, "discount", self.discount, "from 0 to 1")
+        _require(is_number(self.held_out) and 0 <= self.held_out < 1, "held_out", self.held_out, "from 0 to below 1")
+        _require(self.ends in ("terminated", "dropped"), "ends", self.ends, '"terminated" or "dropped" (as released)')
+        sizes = self.hidden if isinstance(self.hidden, tuple | list) and self.hidden else (0,)
+        self.hidden = tuple(whole_number(size, "hidden: the size of a layer", 1) for size in sizes)
+        if not self._informative:
+            as_reward_prior(self.prior)
+
+    @property
+    def _informative(self) -> bool:
+        return isinstance(self.prior, str) and self.prior == "informative"
+
+    @classmethod
+    def released(cls, **changes: Any) -> "AVRIL":
+        """As the authors' public program: no discount, N(0, 1), last rows dropped, raw states, two layers of 64."""
+        quirks = {"discount": 1.0, "prior": None, "ends": "dropped", "standardize": False, "hidden": (64, 64)}
+        return cls(**{**quirks, "steps": 5000, "batch": 64, "learning_rate": 1e-4, **changes})
+
+    def fit(self, bank: Any) -> "AVRIL":
+        """Take the coding and the reward parameters of a bank, so that posteriors compare with other methods', and the
+        informative prior if that is asked for. AVRIL learns from the expert alone: the bank's behaviour is not used.
+        """
+        if not isinstance(bank, TaskBank):
+            raise InputError(
+                f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays."
+            )
+        phi = default_reward_features(self.reward_features, bank)
+        prior = informative_prior(bank, phi) if self._informative else None
+        self.bank = Bank(bank.demonstrations, prior, phi, bank.reward_names, bank.fingerprint())
+        self.trained = None
+        return self
+
+    def posterior(self, expert: Any, seed: Any = 0, rows: Any = None, progress: Progress | None = None) -> Posterior:
+        """The posterior over the reward of the task that `expert` demonstrates.
+
+        rows: where the reward is asked for; default all discrete states, or the expert's own rows of numbers.
+        """
+        trained = self._train(expert, seed, progress)
+        where = self._sites(trained, rows)
+        mean, sd = trained.agent.reward(where.rows.take(where.first))
+        if not (np.isfinite(mean).all() and np.isfinite(sd).all()):
+            raise InputError(f"AVRIL's rewards are not finite numbers: {trained.agent.course.sentence}")
+        rng, projection = np.random.default_rng([int(seed), 2]), where.projection
+        drawn = normal_draws(mean, sd, projection, int(self.draws), rng)
+        before = np.full(len(mean), trained.prior.mean), np.full(len(mean), trained.prior.sd)
+        return Posterior(
+            draws=drawn.draws[None],
+            names=where.names,
+            method="AVRIL",
+            sampler="VI (AVRIL)",
+            seed=int(seed),
+            sample_stats={"lp": drawn.log_density[None]},
+            prior_draws=normal_draws(*before, projection, PRIOR_DRAWS, rng).draws,
+            expert_features=np.asarray(trained.expert.states, dtype=np.float64).reshape(trained.expert.n_rows, -1),
+            feature_names=trained.expert.state_names,
+            settings=self._settings(trained, where),
+            reward_features=self._weighed(trained, where),
+        )
+
+    def policy(self, expert: Any, seed: Any = 0, progress: Progress | None = None) -> AVRILAgent:
+        """The policy of the Q network, trained on the expert (not again, if the last training was that one)."""
+        return self._train(expert, seed, progress).agent
+
+    @single_precision
+    def _train(self, expert: Any, seed: Any, progress: Progress | None) -> Trained:
+        seed = whole_number(seed, "seed", 0)
+        rows, prior = self._checked(expert), self._prior()
+        of = (rows.fingerprint(), seed, prior, self._options())
+        if self.trained is not None and self.trained.of == of:
+            return self.trained
+        n_states, n_actions = self._counts(rows)
+        view = StateView.learn(rows, n_states, self.standardize)
+        known, held = learnt_and_held_out(rows, view, self.ends == "terminated", float(self.held_out), seed)
+        plan = Plan(self.hidden, 1 if self.state_only else n_actions, n_actions, int(self.batch))
+        schedule = Schedule(int(self.steps), float(self.learning_rate), int(self.patience))
+        shown = progress or Silent()
+        network, course = train(plan, schedule, self._weights(prior), known, held, seed, shown)
+        shown.close()
+        agent = AVRILAgent(network, view, n_actions, self.state_only, course)
+        self.trained = Trained(agent, prior, rows, of)
+        return self.trained
+
+    def _weights(self, prior: RewardPrior) -> Weights:
+        numbers = (self.beta, self.td_weight, self.discount, prior.mean, prior.sd)
+        return Weights(*(jnp.asarray(number, jnp.float32) for number in numbers))
+
+    def _checked(self, expert: Any) -> Demonstrations:
+        if not isinstance(expert, Demonstrations):
+            raise InputError(
+                f"The expert must be Demonstrations, not {type(expert).__name__}: see kb.read_demonstrations."
+            )
+        if not expert.discrete_actions:
+            raise InputError("AVRIL needs the expert's actions, and discrete ones: its Q network has one output each.")
+        if self.bank is None or self.bank.rows.actions is None:
+            return expert
+        return expert.aligned_to(self.bank.rows)
+
+    def _counts(self, rows: Demonstrations) -> tuple[int | None, int]:
+        """The numbers of discrete states (None: numbers) and of actions: declared, or as large as any code seen."""
+        bank = () if self.bank is None else (self.bank.rows,)
+        actions = max(_count(part, "action") for part in (rows, *bank) if part.actions is not None)
+        if not rows.discrete_states:
+            return None, actions
+        return max(_count(part, "state") for part in (rows, *bank)), actions
+
+    def _prior(self) -> RewardPrior:
+        if not self._informative:
+            return as_reward_prior(self.prior)
+        if self.bank is None or self.bank.prior is None:
+            raise InputError('prior="informative" is made from training tasks: call fit(bank) first.')
+        return self.bank.prior
+
+    def _phi(self, expert: Demonstrations) -> FeatureMap | None:
+        """The features that the parameters weigh, if any: the bank's, or the user's."""
+        if self.bank is not None:
+            return self.bank.reward_features
+        return None if self.reward_features is None else as_feature_map(self.reward_features).fit(expert)
+
+    def _sites(self, trained: Trained, rows: Any) -> Sites:
+        agent, expert = trained.agent, trained.expert
+        phi = self._phi(expert)
+        if rows is not None and not isinstance(rows, Demonstrations):
+            raise InputError(f"rows must be Demonstrations, not {type(rows).__name__}: the states to be asked about.")
+        if rows is not None and rows.actions is not None:
+            rows = rows.aligned_to(expert)
+        if rows is None and agent.view.n_states is not None:
+            pairs = not self.state_only or (phi is not None and set(phi.groups) != {"state"})
+            rows = every_state(expert, agent.view.n_states, agent.n_actions, pairs)
+        names = self.bank.reward_names if self.bank is not None and phi is not None else ()
+        return sites(expert if rows is None else rows, self.state_only, phi, names)
+
+    def _weighed(self, trained: Trained, where: Sites) -> FeatureMap | None:
+        """phi for `Posterior.reward`; one-hot where the parameters are the discrete states, all of them."""
+        n_states = trained.agent.view.n_states
+        if where.phi is not None or n_states is None or not self.state_only or len(where.names) != n_states:
+            return self._phi(trained.expert)
+        return OneHotStates(n_states).fit(where.rows)
+
+    def _settings(self, trained: Trained, where: Sites) -> dict[str, Any]:
+        """Everything else that a reader of the result may ask for."""
+        from kdbirl.installation import package_versions
+
+        return {
+            "prior": trained.prior.describe(),
+            **self._options(),
+            "training": asdict(trained.agent.course),
+            "asked_rows": int(where.rows.n_rows),
+            "notes": self._notes(trained, where),
+            "bank": "" if self.bank is None else self.bank.fingerprint,
+            "expert": trained.expert.fingerprint(),
+            "versions": package_versions(),
+        }
+
+    def _options(self) -> dict[str, Any]:
+        """What the training depends on, besides the prior."""
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name not in NOT_OPTIONS}
+
+    def _notes(self, trained: Trained, where: Sites) -> list[str]:
+        notes = [trained.agent.course.sentence]
+        if self.held_out > 0 and not trained.agent.course.held_out:
+            notes.append("held_out: there is one episode only, so all of it was learnt from, for all steps.")
+        return [*notes, *where.notes]
+
+
+def _count(rows: Demonstrations, kind: str) -> int:
+    declared, codes = getattr(rows, f"n_{kind}s"), getattr(rows, f"{kind}s")
+    return int(declared if declared is not None else codes.max() + 1)
+
+
+def _require(holds: bool, name: str, value: object, expected: str) -> None:
+    if not holds:
+        raise InputError(f"{name}={value!r} should be {expected}.")

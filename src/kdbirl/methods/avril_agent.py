@@ -1,0 +1,86 @@
+"""What AVRIL has learnt: q(R | s, a) of any row, and the policy of its Q network."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from kdbirl.demos.data import Demonstrations
+from kdbirl.errors import InputError
+from kdbirl.methods.avril_elbo import chosen
+from kdbirl.methods.avril_network import RewardAndValueNetwork
+from kdbirl.methods.avril_rows import StateView
+from kdbirl.methods.avril_training import Course
+from kdbirl.planners.policy import Policy
+from kdbirl.planners.q_network import single_precision
+
+
+@dataclass(frozen=True, eq=False)
+class AVRILAgent:
+    """The trained networks. A policy wherever one is asked for: `kb.rollout(env, agent)`, `kb.value(mdp, agent, R)`.
+
+    course: how the training went. state_only: whether the reward is one of the state alone.
+    """
+
+    network: RewardAndValueNetwork
+    view: StateView
+    n_actions: int
+    state_only: bool
+    course: Course
+
+    @single_precision
+    def reward(self, rows: Demonstrations) -> tuple[Float[np.ndarray, " rows"], Float[np.ndarray, " rows"]]:
+        """Mean and standard deviation of the reward of each row."""
+        if not self.state_only and not rows.discrete_actions:
+            raise InputError("This AVRIL has a reward of state and action: rows need discrete actions.")
+        if rows.discrete_states != (self.view.n_states is not None):
+            raise InputError("The rows' states must be of the kind that AVRIL was trained on, discrete or numbers.")
+        mean, log_sd = _rewards(self.network, self.view.see(self.view.checked(rows.states)))
+        action = jnp.zeros(rows.n_rows, int) if self.state_only else jnp.asarray(np.asarray(rows.actions))
+        if not self.state_only and rows.n_rows and int(action.max()) >= self.n_actions:
+            raise InputError(f"There is no action {int(action.max())}; actions are 0 to {self.n_actions - 1}.")
+        mean, log_sd = (np.asarray(chosen(part, action), dtype=np.float64) for part in (mean, log_sd))
+        return mean, np.exp(log_sd)
+
+    @single_precision
+    def q_values(self, observations: Any) -> Float[np.ndarray, "n A"]:
+        """Q(s, a) for states `(n, d)`, or the codes `(n,)` of discrete ones."""
+        seen = self.view.see(self.view.checked(observations))
+        return np.asarray(_values(self.network, seen), dtype=np.float64)
+
+    def actions(self, observations: Any) -> Int[np.ndarray, " n"]:
+        """The action of highest value in each."""
+        return self.q_values(observations).argmax(axis=1)
+
+    def predict(self, observation: Any) -> int:
+        """The action for one observation `(d,)`, or one discrete state."""
+        return int(self.actions(np.asarray(observation)[None])[0])
+
+    def __call__(self, observations: Float[Array, "n d"]) -> Int[Array, " n"]:
+        """The actions for a simulator's observations, in JAX: what compiled rollouts call."""
+        return jnp.argmax(self.network.action_values(self.view.see(observations)), axis=1)
+
+    def table(self, n_states: int | None = None) -> Policy:
+        """The policy as a table of `n_states` discrete states (default: those of the expert)."""
+        if self.view.n_states is None:
+            raise InputError("This AVRIL was trained on states of numbers; only discrete states make a table.")
+        states = np.arange(self.view.n_states if n_states is None else n_states)
+        return Policy(np.eye(self.n_actions)[self.actions(states)])
+
+    def __repr__(self) -> str:
+        return f"AVRILAgent({self.course.sentence})"
+
+
+@jax.jit
+def _values(network: RewardAndValueNetwork, states: Float[Array, "n d"]) -> Float[Array, "n A"]:
+    return network.action_values(states)
+
+
+@jax.jit
+def _rewards(
+    network: RewardAndValueNetwork, states: Float[Array, "n d"]
+) -> tuple[Float[Array, "n c"], Float[Array, "n c"]]:
+    return network.reward(states)

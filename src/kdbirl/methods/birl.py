@@ -1,0 +1,205 @@
+"""BIRL: the posterior over a reward from demonstrations of its own task alone (Ramachandran and Amir 2007).
+
+    p(R | expert)  ~  p(R) * prod_i p(a_i | s_i, R)                  (Eq. 1 and 2 of the paper; `birl_likelihood`)
+
+It plans in a known world for every reward that it looks at, and uses no training tasks. The samplers share one density,
+with the exact Q*: NUTS follows its gradient, which exists everywhere but on the boundaries between optimal policies;
+there the density is continuous with a kink, which costs NUTS some acceptance and no correctness.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.envs.base import TabularMDP
+from kdbirl.errors import InputError, did_you_mean
+from kdbirl.features import FeatureMap, Function, OneHotStates
+from kdbirl.likelihood.distinct import distinct_rows
+from kdbirl.methods.birl_likelihood import FORMS, BIRLLikelihood
+from kdbirl.methods.kdbirl import PRIOR_DRAWS, _log_priors, _whole_number, is_number, reward_rows
+from kdbirl.methods.optimal_values import OptimalValues
+from kdbirl.methods.policy_walk import PolicyWalk
+from kdbirl.methods.tabular_expert import state_action_pairs, visit_counts
+from kdbirl.planners.dynamics import dynamics_of
+from kdbirl.planners.linear_solve import on_one_thread
+from kdbirl.posterior.auto import SAMPLERS, as_sampler
+from kdbirl.posterior.priors import Prior
+from kdbirl.posterior.result import Posterior
+from kdbirl.posterior.sampler import Draws, Problem, Sampler
+from kdbirl.posterior.target import Target
+from kdbirl.precision import float64
+from kdbirl.progress import Progress, Silent
+
+REWARDS_AT_ONCE = 16  # rewards that are planned for together when the likelihood of the draws is written down
+
+
+@dataclass
+class BIRL:
+    """BIRL with all its choices. `posterior(expert, seed=0)` for each test task; `fit(bank)` is accepted, and unused.
+
+    mdp: a kb.TabularMDP without a horizon; its features say what the reward parameters are (one per state, or w.phi).
+    prior: over the reward, required. alpha: the inverse temperature of the expert, required (the paper takes 1).
+    likelihood: "policy", exp(alpha Q*) normalised over actions; "joint", over states and actions (Eq. 2 of the paper);
+        "unnormalized", not at all (as PolicyWalk was published).
+    sampler: "auto" (exact grid up to three parameters, else NUTS), "policywalk", "metropolis", "nuts", any other name,
+        or a sampler object such as kb.NUTS(chains=4) or kb.PolicyWalk(step=0.1).
+    """
+
+    mdp: Any
+    prior: Any
+    alpha: Any
+    likelihood: Any = "policy"
+    sampler: Any = "auto"
+    optimal_values: OptimalValues = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.mdp, TabularMDP):
+            raise InputError(
+                f"mdp={type(self.mdp).__name__}: BIRL plans for every reward it looks at, so it needs a kb.TabularMDP, "
+                "such as kb.Gridworld(5)."
+            )
+        if not isinstance(self.prior, Prior):
+            raise InputError(f"prior={self.prior!r} is not a prior; give one such as kb.Uniform(0, 1).")
+        if not (is_number(self.alpha) and 0 < self.alpha < np.inf):
+            raise InputError(f"alpha={self.alpha!r} should be a positive number; the paper takes 1.")
+        if self.likelihood not in FORMS:
+            raise InputError(f"likelihood={self.likelihood!r} is unknown.{did_you_mean(str(self.likelihood), FORMS)}")
+        _sampler(self.sampler)
+        self.prior = self.prior.for_parameters(self.mdp.n_parameters, self.mdp.feature_names)
+        self.optimal_values = OptimalValues.of(self.mdp)
+
+    def fit(self, bank: Any, n: Any = None, seed: int = 0, progress: Progress | None = None) -> "BIRL":
+        """Nothing is learnt from training tasks; a bank of another world's rewards is refused."""
+        if not isinstance(bank, TaskBank):
+            raise InputError(
+                f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays."
+            )
+        if bank.n_parameters != self.mdp.n_parameters:
+            raise InputError(
+                f"The bank's rewards have {bank.n_parameters} parameters, but the world's have {self.mdp.n_parameters} "
+                f"({', '.join(self.mdp.feature_names[:6])}{', ...' if self.mdp.n_parameters > 6 else ''})."
+            )
+        return self
+
+    def posterior(self, expert: Any, seed: Any = 0, progress: Progress | None = None) -> Posterior:
+        """The posterior over the reward of the task that `expert` demonstrates."""
+        pairs = np.stack(state_action_pairs(self.mdp, expert), axis=1)
+        seed, progress = _whole_number(seed), progress or Silent()
+        likelihood = self._likelihood(pairs)
+        draws = self._drawn(likelihood, seed, progress)
+        progress.close()
+        return self._result(expert, pairs, likelihood, draws, seed)
+
+    @on_one_thread
+    @float64
+    def log_likelihood(self, expert: Any, rewards: Any) -> Any:
+        """sum_i log p(expert row i | R) for each reward (r, q)."""
+        table = reward_rows(rewards, self.mdp.feature_names)
+        pairs = np.stack(state_action_pairs(self.mdp, expert), axis=1)
+        values = _of_rows(self._likelihood(pairs), table, self._places(pairs)).sum(axis=1)
+        return values[0] if np.ndim(rewards) == 1 else values
+
+    def _likelihood(self, pairs: Int[np.ndarray, "rows 2"]) -> BIRLLikelihood:
+        visits = visit_counts(self.mdp, pairs[:, 0], pairs[:, 1])
+        return BIRLLikelihood.of(self.optimal_values, float(self.alpha), visits, self.likelihood)
+
+    def _places(self, pairs: Int[np.ndarray, "rows 2"]) -> Int[np.ndarray, " rows"]:
+        """Where the pairs stand in the likelihood's list of all pairs of live states and actions."""
+        live = np.full(self.mdp.n_states, -1)
+        live[dynamics_of(self.mdp).live] = np.arange(dynamics_of(self.mdp).n)
+        return live[pairs[:, 0]] * self.mdp.n_actions + pairs[:, 1]
+
+    @on_one_thread
+    @float64
+    def _drawn(self, likelihood: BIRLLikelihood, seed: int, progress: Progress) -> Draws:
+        problem = Problem(Target.build(self.prior, likelihood), self.prior)
+        return _sampler(self.sampler).sample(problem, seed, progress)
+
+    @on_one_thread
+    @float64
+    def _result(
+        self,
+        expert: Demonstrations,
+        pairs: Int[np.ndarray, "rows 2"],
+        likelihood: BIRLLikelihood,
+        draws: Draws,
+        seed: int,
+    ) -> Posterior:
+        chains, per_chain, q = draws.draws.shape
+        flat = draws.draws.reshape(-1, q)
+        distinct, index, counts = distinct_rows(pairs.astype(np.float64))
+        pointwise = _of_rows(likelihood, flat, self._places(distinct.astype(np.int64)))
+        lp = _log_priors(Target.build(self.prior, likelihood), flat) + pointwise @ counts
+        return Posterior(
+            draws=draws.draws,
+            names=self.mdp.feature_names,
+            method="BIRL",
+            sampler=draws.sampler,
+            seed=seed,
+            sample_stats={**draws.stats, "lp": lp.reshape(chains, per_chain)},
+            prior_draws=self.prior.sample(np.random.default_rng(seed + 1), PRIOR_DRAWS),
+            log_likelihood=pointwise.reshape(chains, per_chain, -1),
+            expert_index=index,
+            expert_features=pairs.astype(np.float64),
+            feature_names=("state", "action"),
+            settings=self._settings(expert, draws),
+            reward_features=_reward_features(self.mdp, expert),
+        )
+
+    def _settings(self, expert: Demonstrations, draws: Draws) -> dict[str, Any]:
+        """Everything else that a reader of the result may ask for."""
+        from kdbirl.installation import package_versions
+
+        sampler = _sampler(self.sampler)
+        chosen: dict[str, Any] = asdict(sampler)  # type: ignore[call-overload]
+        return {
+            "prior": self.prior.describe(),
+            "world": self.mdp.describe(),
+            "alpha": float(self.alpha),
+            "likelihood": self.likelihood,
+            "action_values": "optimal (hard maximum)",
+            "sampler": {"asked": sampler.name, **chosen},
+            "sampler_facts": draws.facts,
+            "notes": list(draws.notes),
+            "expert": expert.fingerprint(),
+            "versions": package_versions(),
+            **({"pareto_k": draws.facts["pareto_k"]} if "pareto_k" in draws.facts else {}),
+        }
+
+
+def _sampler(sampler: Any) -> Sampler:
+    """As every method takes samplers, with PolicyWalk besides."""
+    if isinstance(sampler, str) and sampler.lower() == "policywalk":
+        return PolicyWalk()
+    if isinstance(sampler, str) and sampler.lower() not in SAMPLERS:
+        raise InputError(f"There is no sampler called {sampler!r}.{did_you_mean(sampler, (*SAMPLERS, 'policywalk'))}")
+    return as_sampler(sampler)
+
+
+def _reward_features(mdp: TabularMDP, expert: Demonstrations) -> FeatureMap:
+    """phi of R(s, a) = phi(s, a) . w, for `Posterior.reward`."""
+    per_state = mdp.features is None or np.array_equal(mdp.features, np.eye(mdp.n_states))
+    if per_state and expert.discrete_states and expert.state_labels is None:
+        return OneHotStates(n_states=mdp.n_states).fit(expert)
+    return Function(mdp.features_of, names=mdp.feature_names).fit(expert)
+
+
+@jax.jit
+def _batches(likelihood: BIRLLikelihood, rewards: Array, places: Array) -> Array:
+    return jax.lax.map(lambda reward: likelihood.pointwise(reward)[places], rewards, batch_size=REWARDS_AT_ONCE)
+
+
+def _of_rows(
+    likelihood: BIRLLikelihood, rewards: Float[np.ndarray, "r q"], places: Int[np.ndarray, " u"]
+) -> Float[np.ndarray, "r u"]:
+    """log p of the rows at `places` for many rewards; both are padded to few sizes, so that little is compiled."""
+    size = max(REWARDS_AT_ONCE, 2 ** int(np.ceil(np.log2(max(len(rewards), 1)))))
+    wide = 2 ** int(np.ceil(np.log2(max(len(places), 1))))
+    padded = np.concatenate([rewards, np.repeat(rewards[-1:], size - len(rewards), axis=0)])
+    index = np.concatenate([places, np.repeat(places[-1:], wide - len(places))])
+    return np.asarray(_batches(likelihood, jnp.asarray(padded), jnp.asarray(index)))[: len(rewards), : len(places)]

@@ -1,0 +1,81 @@
+"""A posterior with what is known about how far it can be trusted: findings as data, and the report card."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+
+from kdbirl.diagnosis.calibration import Calibration
+from kdbirl.diagnosis.identifiability import Identifiability, identify, principal_contractions
+from kdbirl.diagnosis.report_card import card
+from kdbirl.diagnosis.scale import scale_and_direction
+from kdbirl.diagnosis.sensitivity import Sensitivity
+from kdbirl.diagnosis.support import Support, assess_support
+from kdbirl.errors import IdentifiabilityWarning
+from kdbirl.methods.bandwidth_choice import Choice
+from kdbirl.methods.fitted import Fitted
+from kdbirl.posterior.result import Posterior
+
+NOTHING = 1e-12  # share of a parameter's axis that is informed, below which it is not at all
+LARGEST_BASIS = 20  # parameters up to which the directions themselves are kept on record
+
+
+def diagnosed(posterior: Posterior, fitted: Fitted, choice: Choice) -> Posterior:
+    """The posterior with its findings: identifiability and support, and calibration where tasks were left out anyway.
+
+    The findings are in `settings["diagnosis"]`, their colours in `cards`.
+    """
+    widths, seed = choice.bandwidths, posterior.seed
+    known = identify(fitted.ckde, fitted.prior, fitted.reward_names, widths.h_reward, seed)
+    support = assess_support(
+        fitted.ckde, posterior.expert_features, widths.h, posterior.feature_names, fitted.task_names, seed
+    )
+    return with_findings(posterior, known, support, None if choice.loto is None else choice.loto.calibration, choice)
+
+
+def warn_of_silence(fitted: Fitted) -> None:
+    """Warn where the training tasks say nothing about a parameter: its posterior will be its prior.
+
+    Where the informed directions have no closed form, the posterior's report card says it later.
+    """
+    directions = fitted.ckde.informed_directions()
+    if directions is not None and (np.sum(directions**2, axis=0) < NOTHING).any():
+        known = identify(fitted.ckde, fitted.prior, fitted.reward_names, fitted.choices.start.h_reward)
+        warnings.warn(known.sentence, IdentifiabilityWarning, stacklevel=3)
+
+
+def with_findings(
+    posterior: Posterior,
+    identifiability: Identifiability,
+    support: Support,
+    calibration: Calibration | None,
+    choice: Choice,
+    sensitivity: Sensitivity | None = None,
+) -> Posterior:
+    """The same draws with findings and colours."""
+    contractions = (
+        principal_contractions(posterior.flat, posterior.prior_draws, identifiability.informed)[0]
+        if identifiability.rank
+        else ()
+    )
+    cards = card(None, identifiability, support, calibration, sensitivity, contractions)
+    cards.pop("convergence")  # the posterior knows its own
+    scale = scale_and_direction(posterior.flat, posterior.names, posterior.prior_draws)
+    found = {
+        "identifiability": _compact(identifiability),
+        "support": support.to_dict(),
+        "scale": scale.to_dict(),
+        "calibration": None if calibration is None else calibration.to_dict(),
+        "sensitivity": None if sensitivity is None else sensitivity.to_dict(),
+        "loto": None if choice.loto is None else choice.loto.to_dict(),
+    }
+    record = {name: value for name, value in found.items() if value is not None}
+    return replace(posterior, cards=cards, settings={**posterior.settings, "diagnosis": record})
+
+
+def _compact(identifiability: Identifiability) -> dict[str, object]:
+    """Without the directions where they would be thousands of numbers."""
+    found = identifiability.to_dict()
+    if len(identifiability.names) > LARGEST_BASIS:
+        del found["informed"], found["uninformed"]
+    return found

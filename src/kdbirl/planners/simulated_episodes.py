@@ -1,0 +1,122 @@
+"""Episodes of a policy in a simulator, side by side and compiled.
+
+The random numbers depend on the key alone: episode i of two policies has the same start and the same chances at each
+step (common random numbers), and a longer horizon changes nothing before its end.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from kdbirl.envs.simulator import Simulator
+from kdbirl.errors import InputError
+from kdbirl.planners.acting import Act
+
+
+class Rows(NamedTuple):
+    """What n episodes did, `(steps, n)` each; rows of an episode that is over are not `running`."""
+
+    observation: Float[Array, "steps n d"]
+    action: Int[Array, "steps n"]
+    terminated: Bool[Array, "steps n"]
+    truncated: Bool[Array, "steps n"]
+    running: Bool[Array, "steps n"]
+
+
+class Played(NamedTuple):
+    """collected: discounted sums of the features (times `mixing`) of each episode; sensible: whether every action was
+    one of the simulator's; rows: None unless they were to be kept."""
+
+    collected: Float[Array, "n p"]
+    sensible: Bool[Array, ""]
+    rows: Rows | None
+
+
+class Chances(NamedTuple):
+    """Keys of the random numbers: of the starts, and of each step's actions and outcomes.
+
+    Made before and not within the compiled episodes, where they would double the time that compiling takes.
+    """
+
+    start: Array
+    choose: Array
+    on: Array
+
+
+class _Walk(NamedTuple):
+    """Where all episodes are, and what they have collected."""
+
+    state: Any
+    observation: Float[Array, "n d"]
+    running: Bool[Array, " n"]
+    weight: Float[Array, ""]
+    collected: Float[Array, "n p"]
+    sensible: Bool[Array, ""]
+
+
+def play(
+    simulator: Simulator,
+    act: Act,
+    parameters: Any,
+    chances: Chances,
+    mixing: Float[Array, "q p"],
+    episodes: int,
+    keep: bool = False,
+) -> Played:
+    """Let `act` play; to be compiled by the caller, for which everything but the arrays is fixed."""
+    state, observation = simulator.reset(chances.start, episodes)
+    ones = jnp.ones(episodes, bool)
+    first = _Walk(state, observation, ones, jnp.ones(()), jnp.zeros((episodes, mixing.shape[1])), jnp.asarray(True))
+
+    def step(walk: _Walk, given: tuple[Int[Array, ""], Array, Array]) -> tuple[_Walk, Rows | None]:
+        number, choose, on = given
+        action = _checked(act(parameters, walk.state, walk.observation, number, choose), episodes)
+        outcome = simulator.step(walk.state, action, on)
+        earned = jnp.where(walk.running[:, None], walk.weight * (outcome.features @ mixing), 0.0)
+        running = walk.running & ~(outcome.terminated | outcome.truncated)
+        sensible = (action >= 0) & (action < simulator.n_actions)
+        after = _Walk(
+            outcome.state,
+            outcome.observation,
+            running,
+            walk.weight * simulator.discount,
+            walk.collected + earned,
+            walk.sensible & (sensible | ~walk.running).all(),
+        )
+        rows = Rows(walk.observation, action, outcome.terminated, outcome.truncated, walk.running)
+        return after, rows if keep else None
+
+    last, rows = jax.lax.scan(step, first, (jnp.arange(len(chances.on)), chances.choose, chances.on))
+    return Played(last.collected, last.sensible, rows)
+
+
+def _checked(action: Array, episodes: int) -> Int[Array, " n"]:
+    if action.shape != (episodes,) or not jnp.issubdtype(action.dtype, jnp.integer):
+        raise InputError(
+            f"The policy gives {action.dtype} actions of shape {action.shape}, expected one whole number for each of "
+            f"{episodes} observations."
+        )
+    return action
+
+
+def check_actions(played: Played, simulator: Simulator) -> None:
+    """JAX takes an index that is too large for the last one, without a word."""
+    if not bool(played.sensible.all()):
+        raise InputError(f"The policy chose an action that there is not; they are 0 to {simulator.n_actions - 1}.")
+
+
+def episode_steps(simulator: Simulator, horizon: int | None) -> int:
+    """How long episodes may be: the shorter of what was asked for and the simulator's own horizon."""
+    known = [steps for steps in (horizon, simulator.horizon) if steps is not None]
+    if not known:
+        raise InputError("horizon: this simulator has no horizon of its own, so say how long episodes may be.")
+    return min(known)
+
+
+def chances_of(seed: int, steps: int) -> Chances:
+    """Of the same kind whatever the user's default is, so that a seed always gives the same numbers."""
+    start, later = jax.random.split(jax.random.key(seed, impl="threefry2x32"))
+    choose, on = jax.vmap(lambda step: jax.random.split(jax.random.fold_in(later, step)), out_axes=1)(jnp.arange(steps))
+    return Chances(start, choose, on)

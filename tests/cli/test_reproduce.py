@@ -1,0 +1,108 @@
+"""`kdbirl reproduce contraction`: files, verdicts, going on, and mistakes in one sentence."""
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from kdbirl import cli
+from kdbirl.experiments import contraction
+from kdbirl.experiments.ledger import Claim, read_ledger, update_ledger
+
+FIGURES = ("lemma-4.1", "theorem-4.2", "theorem-4.2-draws")
+FIRST_BYTES = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+
+
+@pytest.fixture(autouse=True)
+def _small_sizes(request, monkeypatch):
+    """The sizes of a run of seconds; the real quick run is the long test below."""
+    if "long" not in request.keywords:
+        small = contraction.Contraction(rows=(32, 64), expert_rows=(4, 8), seeds=2, quick=True)
+        monkeypatch.setattr(contraction, "QUICK", small)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_it_leaves_everything_and_the_same_again(here, capsys):
+    """Figures, numbers, a ledger and a manifest; computed anew they are the same files, other rows stay."""
+    assert cli.run(["reproduce", "contraction", "--quick", "--out", "made"]) == 0
+    shown = capsys.readouterr()
+    assert "lemma-4.1 (ours): NOT DECIDED (QUICK)" in shown.out
+    assert max(map(len, shown.out.splitlines())) <= 80
+    check_files(Path("made/contraction"))
+    ledger = read_ledger(Path("made/claims.csv"))
+    assert len(ledger) == 9
+    assert {row.verdict for row in ledger} == {"not decided (quick)"}
+    other = Claim("fig1", "x", "printed", "c", "w", "s", 1.0, 0.5, 1.5, 12, "holds", "y")
+    update_ledger(Path("made/claims.csv"), [other])
+    before = contents(Path("made/contraction"))
+    shutil.rmtree("made/contraction")
+    assert cli.run(["reproduce", "contraction", "--quick", "--quiet", "--out", "made"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert contents(Path("made/contraction")) == before
+    assert read_ledger(Path("made/claims.csv")) == [other, *ledger]
+
+
+def check_files(folder):
+    for name in FIGURES:
+        for kind, first in FIRST_BYTES.items():
+            assert (folder / f"{name}.{kind}").read_bytes().startswith(first)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["seeds"] == [0, 1]
+    assert manifest["configuration"]["rows"] == [32, 64]
+    assert set(manifest["timings"]) == {"cells", "figures"}
+    assert set(manifest["outputs"]) == {f"{name}.{kind}" for name in FIGURES for kind in FIRST_BYTES} | {
+        "contraction.json"
+    }
+    assert {"python", "kdbirl"} <= set(manifest["versions"])
+
+
+def contents(folder):
+    """Every file but the manifest, which has the time."""
+    return {path.name: path.read_bytes() for path in folder.rglob("*.*") if path.name != "manifest.json"}
+
+
+def test_json_and_seeds(here, capsys):
+    assert cli.run(["reproduce", "all", "--quick", "--seeds", "3", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    content = json.loads(shown.out)
+    assert content["out"] == "reproduction"
+    assert {row["seeds"] for row in content["claims"]} == {3}
+    assert all(Path(path).is_file() for path in content["files"])
+
+
+MISTAKES = {
+    "no such experiment": (["contractoin"], "There is no experiment called 'contractoin'. Did you mean 'contraction'?"),
+    "one seed": (["contraction", "--seeds", "1"], "seeds=1 should be at least 2"),
+    "a file": (["contraction", "--out", "file"], "file already exists and is a file"),
+    "a full directory": (["contraction", "--out", "full"], "full is not empty and holds no reproduction of ours"),
+    "no parent": (["contraction", "--out", "no/where"], "there is no directory"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_is_one_sentence_and_writes_nothing(case, here, capsys):
+    Path("file").write_text("x")
+    Path("full").mkdir()
+    Path("full/thesis.txt").write_text("x")
+    words, sentence = MISTAKES[case]
+    assert cli.run(["reproduce", *words, "--quick"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("\n") == 1
+    assert sentence in shown.err
+    assert sorted(str(path) for path in Path().rglob("*")) == ["file", "full", "full/thesis.txt"]
+
+
+@pytest.mark.long
+def test_quick_takes_less_than_a_minute(here):
+    start = time.perf_counter()
+    assert cli.run(["reproduce", "contraction", "--quick", "--quiet"]) == 0
+    assert time.perf_counter() - start < 60

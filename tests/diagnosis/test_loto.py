@@ -1,0 +1,250 @@
+"""Leaving one task out: its likelihoods against models fitted without the task, its choice, its fallbacks."""
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+import kdbirl as kb
+from kdbirl.diagnosis.extrapolation import all_extrapolate, distance_to_hull
+from kdbirl.diagnosis.held_out import HeldOutTasks, log_mean_and_effective
+from kdbirl.diagnosis.loto import bounded
+from kdbirl.diagnosis.plays import Plays
+from kdbirl.errors import CalibrationWarning, InputError
+from kdbirl.posterior.prior_points import prior_points
+
+QUICK = kb.LotoSettings(h_factors=(0.25, 1.0), h_reward_factors=(0.25, 0.5, 1.0), powers=(1.0, 0.3, 0.1, 0.03))
+
+
+def shifted_normals(tasks=12, episodes=15, steps=10, repeat=1, seed=0, q=1):
+    """Rows x ~ N(R, 1) for rewards in [-2, 2]^q; with `repeat`, an episode shows each of its rows so many times."""
+    rng = np.random.default_rng(seed)
+    rewards = rng.uniform(-2, 2, (tasks, q))
+    rows = rewards[:, None, None] + rng.normal(size=(tasks, episodes, steps // repeat, q))
+    rows = np.repeat(rows, repeat, axis=2)
+    return kb.TaskBank.from_arrays(
+        states=rows.reshape(-1, q),
+        actions=None,
+        tasks=np.repeat(np.arange(tasks), episodes * steps),
+        rewards=rewards,
+        episodes=np.tile(np.repeat(np.arange(episodes), steps), tasks),
+    )
+
+
+def model_of(**choices):
+    return kb.KDBIRL(**{"prior": kb.Uniform(-2, 2), "features": kb.Identity(), "bandwidth": QUICK, **choices})
+
+
+def labelled_bank(seed=1):
+    rng = np.random.default_rng(seed)
+    return kb.TaskBank.from_arrays(
+        states=rng.normal(size=(240, 2)),
+        actions=rng.integers(0, 3, 240),
+        tasks=np.sort(rng.integers(0, 6, 240)),
+        rewards=rng.uniform(-2, 2, (6, 2)),
+        episodes=np.arange(240) // 8,
+    )
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {},
+        {"kernel": "laplace", "distance": "manhattan"},
+        {"reward_kernel": "epanechnikov"},
+        {"conditional": "action"},
+        {"task_weights": "equal"},
+        {"kernel": kb.ProductKernel(state="gaussian", action=kb.Categorical(0.2))},
+    ],
+    ids=str,
+)
+def test_held_out_likelihoods_are_those_of_a_model_fitted_without_the_task(choices):
+    bank, h_reward = labelled_bank(), 1.3
+    features = kb.Identity().fit(bank.demonstrations)
+    whole = kb.KDBIRL(prior=kb.Uniform(-2, 2), features=features, bandwidth=(0.6, h_reward), **choices).fit(bank)
+    plays, h = Plays.from_bank(bank, features, 0), whole.fitted.choices.start.h
+    points = prior_points(kb.Uniform(-2, 2).for_parameters(2), 16)
+    held_out = HeldOutTasks.of(whole.fitted.ckde, plays, np.array([0, 4]), 9, 2, points)
+    kernels = held_out.reward_kernels(np.array([0.7, h_reward]))
+    at_points, at_truths = (part[1] for part in held_out.log_likelihoods(h, kernels))
+    for place, task in enumerate(held_out.tasks):
+        without = kb.KDBIRL(prior=kb.Uniform(-2, 2), features=features, bandwidth=(0.6, h_reward), **choices)
+        without.fit(bank.without(int(task)))
+        expert = shown_rows(bank, plays, int(task), place % 2)
+        expected = without.log_likelihood(expert, np.vstack([points, bank.rewards[task]]))
+        np.testing.assert_allclose(at_points[place], expected[:-1], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(at_truths[place], expected[-1], rtol=1e-9, atol=1e-9)
+
+
+def shown_rows(bank, plays, task, number):
+    """The demonstrations behind a play, found by their features."""
+    features = kb.Identity().fit(bank.demonstrations)
+    rows = features(bank.demonstrations)
+    wanted = plays.rows[plays.of_task(task, 9, 2)[number]]
+    return bank.demonstrations.take(np.array([np.flatnonzero((rows == row).all(axis=1))[0] for row in wanted]))
+
+
+def test_plays_are_whole_episodes_in_their_order_and_disjoint():
+    bank = shifted_normals(tasks=3, episodes=4, steps=5)
+    plays = Plays.from_bank(bank, kb.Identity().fit(bank.demonstrations), 3)
+    first, second = plays.of_task(1, 10, 5)
+    own = bank.task(1)
+    whole = {own.states[own.episodes == e].tobytes() for e in range(4)}
+    shown = [plays.rows[play].reshape(2, 5, 1) for play in (first, second)]
+    assert {episode.tobytes() for play in shown for episode in play} == whole
+
+
+def test_a_task_of_one_episode_keeps_its_neighbours():
+    bank = kb.TaskBank.from_arrays(np.arange(20.0)[:, None], None, np.repeat([0, 1], 10), [[0.0], [1.0]])
+    plays = Plays.from_bank(bank, kb.Identity().fit(bank.demonstrations), 1)
+    steps = np.diff(plays.rows[plays.of_task(1, 10, 1)[0]][:, 0])
+    assert set(steps) <= {1.0, -9.0}
+
+
+def test_evidence_and_effective_points_are_those_of_the_definition():
+    logs = np.random.default_rng(0).normal(0, 30, (2, 3, 50))
+    logs[1, 2] = -np.inf
+    mean, effective = log_mean_and_effective(logs, 0.3)
+    np.testing.assert_allclose(mean[0], logsumexp(0.3 * logs[0], axis=-1) - np.log(50), rtol=1e-12)
+    weights = np.exp(0.3 * (logs[0] - logs[0].max(axis=-1, keepdims=True)))
+    np.testing.assert_allclose(effective[0], weights.sum(-1) ** 2 / (weights**2).sum(-1), rtol=1e-12)
+    assert (mean[1, 2], effective[1, 2]) == (-np.inf, 0)
+
+
+def test_the_bounded_score_is_that_of_a_posterior_mixed_with_the_prior():
+    np.testing.assert_allclose(bounded(np.array([0.0, 2.0])), np.log(0.999 * np.exp([0.0, 2.0]) + 0.001), atol=1e-15)
+    np.testing.assert_allclose(bounded(np.array([-1e6, -np.inf])), np.log(0.001))
+
+
+def test_rows_that_repeat_lower_the_power():
+    """Ten copies of a row say no more than one: a power of about a tenth of what independent rows get."""
+    fixed = kb.LotoSettings(h_factors=(0.25,), h_reward_factors=(0.25,), powers=(1.0, 0.5, 0.25, 0.12, 0.06, 0.03))
+    alone = model_of(bandwidth=fixed).fit(shifted_normals(tasks=20)).fitted.choices.for_rows(40)
+    copies = model_of(bandwidth=fixed).fit(shifted_normals(tasks=20, repeat=10)).fitted.choices.for_rows(40)
+    assert copies.power <= alone.power / 4
+
+
+def test_held_out_tasks_are_covered_as_often_as_promised():
+    found = model_of(bandwidth="loto").fit(shifted_normals(tasks=40, seed=5), n=40).fitted.choices.for_rows(40).loto
+    assert 0.8 < found.calibration.headline[1] <= 1.0
+    assert found.mean > 0.5  # far better than the prior
+    assert found.calibration.contraction[0] > 0.3
+
+
+def test_new_tasks_are_covered_too():
+    bank = shifted_normals(tasks=60, seed=2)
+    model = model_of().fit(bank.select(range(30)))
+    posts = [model.posterior(bank.task(k).take(np.arange(40))) for k in range(30, 60)]
+    inside = [
+        post.draws[..., 0].min() < bank.rewards[30 + i, 0] < post.draws[..., 0].max() for i, post in enumerate(posts)
+    ]
+    low, high = np.array([np.quantile(post.draws, [0.05, 0.95]) for post in posts]).T
+    covered = (low < bank.rewards[30:, 0]) & (bank.rewards[30:, 0] < high)
+    assert 0.75 <= covered.mean() <= 1.0
+
+
+def test_the_choice_depends_on_the_number_of_rows_alone():
+    bank, rng = shifted_normals(), np.random.default_rng(1)
+    model = model_of().fit(bank)
+    first = model.posterior(kb.Demonstrations(rng.normal(0, 1, (25, 1))))
+    second = model.posterior(kb.Demonstrations(rng.normal(1, 1, (25, 1))))
+    again = model_of().fit(bank, n=25).posterior(kb.Demonstrations(rng.normal(1, 1, (25, 1))))
+    assert (first.h, first.h_reward, first.power) == (second.h, second.h_reward, second.power)
+    assert (first.h, first.h_reward, first.power) == (again.h, again.h_reward, again.power)
+    assert first.bandwidth_rule == "loto"
+
+
+def test_a_given_power_is_kept_and_log_likelihood_is_never_powered():
+    bank = shifted_normals()
+    expert = bank.task(0).take(np.arange(20))
+    model = model_of(power=0.5).fit(bank)
+    post = model.posterior(expert)
+    assert post.power == 0.5
+    plain = kb.KDBIRL(prior=kb.Uniform(-2, 2), features=kb.Identity(), bandwidth=(post.h, post.h_reward)).fit(bank)
+    assert model.log_likelihood(expert, [[0.3]]) == plain.log_likelihood(expert, [[0.3]])
+
+
+def test_an_objective_replaces_the_score():
+    """An objective that likes sharp posteriors gets the sharpest candidate there is."""
+
+    def sharp(truth, points, weights):
+        mean = weights @ points
+        return -float(weights @ ((points - mean) ** 2).sum(axis=1))
+
+    settings = kb.LotoSettings(QUICK.h_factors, QUICK.h_reward_factors, QUICK.powers, objective=sharp)
+    found = model_of(bandwidth=settings).fit(shifted_normals()).fitted.choices.for_rows(20)
+    assert found.power == 1.0
+    assert found.bandwidths.h_reward == found.loto.h_reward_candidates.min()
+
+
+def test_an_expert_longer_than_any_training_task_gets_a_lower_power_and_a_note():
+    model = model_of().fit(shifted_normals(episodes=3))
+    short, long = model.fitted.choices.for_rows(30), model.fitted.choices.for_rows(300)
+    assert long.power == pytest.approx(short.power / 10)
+    assert any("has 30 rows, the expert 300" in note for note in long.bandwidths.notes)
+
+
+def test_tasks_outside_the_prior_do_not_play():
+    bank = shifted_normals(tasks=14)
+    model = model_of(prior=kb.Uniform(0, 2)).fit(bank)
+    played = model.fitted.choices.for_rows(20).loto.tasks
+    assert played.tolist() == np.flatnonzero(bank.rewards[:, 0] >= 0).tolist()
+
+
+def test_tasks_of_one_reward_are_left_out_together():
+    bank = shifted_normals(tasks=6)
+    twice = kb.TaskBank.from_tasks({f"{k}{copy}": (bank.task(k), bank.rewards[k]) for k in range(6) for copy in "ab"})
+    model = model_of().fit(twice)
+    held_out = HeldOutTasks.of(model.fitted.ckde, model.fitted.choices.plays, np.arange(12), 20, 1, np.zeros((1, 1)))
+    assert (held_out.kept == 0).sum(axis=1).tolist() == [2] * 12
+
+
+@pytest.mark.parametrize(
+    ("rewards", "why"),
+    [
+        (np.eye(4), "4 training rewards are too few for 4 parameters"),
+        (np.array([[a, b, c] for a in (0, 1) for b in (0, 1) for c in (0, 1)], float), "far outside the others"),
+    ],
+)
+def test_where_leaving_out_says_nothing_the_median_rule_is_used_and_said(rewards, why):
+    rng, tasks = np.random.default_rng(0), np.repeat(np.arange(len(rewards)), 20)
+    bank = kb.TaskBank.from_arrays(rng.normal(size=(len(tasks), 2)), None, tasks, rewards)
+    expert = kb.Demonstrations(rng.normal(size=(10, 2)))
+    post = kb.KDBIRL(prior=kb.Uniform(0, 1), sampler=kb.NUTS(chains=1, draws=20, warmup=50)).fit(bank).posterior(expert)
+    assert (post.bandwidth_rule, post.power) == ("median", 1.0)
+    assert any(why in note for note in post.settings["notes"])
+    with pytest.warns(CalibrationWarning, match=why):
+        kb.KDBIRL(prior=kb.Uniform(0, 1), bandwidth="loto").fit(bank)
+
+
+def test_distance_to_a_hull():
+    square = np.array([[0.0, 0], [1, 0], [0, 1], [1, 1]])
+    assert distance_to_hull(np.array([0.3, 0.6]), square) == pytest.approx(0, abs=1e-6)
+    assert distance_to_hull(np.array([2.0, 0.5]), square) == pytest.approx(1, abs=1e-6)
+    assert distance_to_hull(np.array([2.0, 2.0]), square) == pytest.approx(np.sqrt(2), abs=1e-6)
+
+
+def test_random_rewards_do_not_all_extrapolate():
+    rng = np.random.default_rng(0)
+    assert not any(all_extrapolate(rng.uniform(-1, 1, (8, 3))) for _ in range(30))
+
+
+def test_a_saved_model_chooses_the_same(tmp_path):
+    bank = shifted_normals()
+    model = model_of().fit(bank)
+    model.save(tmp_path / "model")
+    expert = bank.task(2).take(np.arange(30))
+    first, second = model.posterior(expert), kb.load_model(tmp_path / "model").posterior(expert)
+    assert np.array_equal(first.draws, second.draws)
+    assert (second.bandwidth_rule, second.power) == ("loto", first.power)
+
+
+@pytest.mark.parametrize("choice", [{"powers": ()}, {"h_factors": (0.0,)}, {"h_reward_factors": (np.nan,)}])
+def test_settings_that_make_no_sense_are_refused(choice):
+    with pytest.raises(InputError, match=f"LotoSettings\\({next(iter(choice))}="):
+        kb.LotoSettings(**choice)
+
+
+@pytest.mark.parametrize("n", [0, -3, 2.5, True, "20"])
+def test_n_is_a_number_of_rows(n):
+    with pytest.raises(InputError, match="should be the expert's number of rows"):
+        model_of().fit(shifted_normals(), n=n)
