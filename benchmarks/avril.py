@@ -88,8 +88,14 @@ def _loss(network: Any, rows: Transitions, weights: Weights) -> Any:
     return -jnp.mean(terms(network, rows, weights).elbo(weights.td_weight))
 
 
+def _packed_loss(network: Any, pairs: Any, choices: Any, ends: Any, weights: Weights) -> Any:
+    """Of rows packed as the released program packs them: states `(n, 2, d)` and actions `(n, 2)`, now and next."""
+    rows = Transitions(pairs[:, 0], choices[:, 0], pairs[:, 1], choices[:, 1], ends[:, 0], ends[:, 1])
+    return _loss(network, rows, weights)
+
+
 ADAM = optax.adam(RATE)
-_gradient = jax.jit(jax.value_and_grad(_loss))
+_gradient = jax.jit(jax.value_and_grad(_packed_loss))
 _updated = jax.jit(lambda slope, state, network: ADAM.update(slope, state, network))
 _applied = jax.jit(optax.apply_updates)
 
@@ -97,13 +103,15 @@ _applied = jax.jit(optax.apply_updates)
 def _as_released(rows: Transitions, weights: Weights, start: Training, steps: int) -> Any:
     network, state, key = start.network, ADAM.init(start.network), jax.random.key(1)
     batches, order = -(-ROWS // BATCH), jnp.arange(ROWS)
+    pairs, choices = jnp.stack([rows.state, rows.following], 1), jnp.stack([rows.action, rows.next_action], 1)
+    ends = jnp.stack([rows.continues, rows.terminated], 1)
     for step in range(steps):
         if step % batches == 0:
             shuffled = jax.random.permutation(key, order)
         first = (step % batches) * BATCH
         chosen = shuffled[first : first + BATCH]
         key, _ = jax.random.split(key)
-        _, slope = _gradient(network, Transitions(*(part[chosen] for part in rows)), weights)
+        _, slope = _gradient(network, pairs[chosen], choices[chosen], ends[chosen], weights)
         change, state = _updated(slope, state, network)
         network = _applied(network, change)
     return network

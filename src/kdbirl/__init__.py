@@ -18,13 +18,18 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.demos.rollouts import rollout as rollout
     from kdbirl.demos.writers import write_demonstrations as write_demonstrations
     from kdbirl.demos.writers import write_task_bank as write_task_bank
+    from kdbirl.diagnosis.calibration import calibrate as calibrate
+    from kdbirl.diagnosis.leave_one_out import compare_leave_one_out as compare_leave_one_out
+    from kdbirl.diagnosis.leave_one_out import leave_one_out as leave_one_out
     from kdbirl.diagnosis.loto import LotoSettings as LotoSettings
     from kdbirl.envs.base import TabularMDP as TabularMDP
     from kdbirl.envs.cartpole import CartPole as CartPole
     from kdbirl.envs.gridworld import Gridworld as Gridworld
     from kdbirl.envs.gymnasium_source import as_gymnasium as as_gymnasium
     from kdbirl.envs.icu_sepsis import ICUSepsis as ICUSepsis
+    from kdbirl.evaluation.diagnose import diagnose as diagnose
     from kdbirl.evaluation.evd import evd as evd
+    from kdbirl.evaluation.policy_classes import policy_classes as policy_classes
     from kdbirl.evaluation.risk import value_at_risk as value_at_risk
     from kdbirl.features import Columns as Columns
     from kdbirl.features import Function as Function
@@ -69,6 +74,12 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.posterior.smc import SMC as SMC
     from kdbirl.posterior.storage import load_posterior as load_posterior
     from kdbirl.posterior.vi import VI as VI
+    from kdbirl.report.calibration_plots import plot_calibration as plot_calibration
+    from kdbirl.report.calibration_plots import plot_predictive as plot_predictive
+    from kdbirl.report.calibration_plots import plot_sensitivity as plot_sensitivity
+    from kdbirl.report.diagnosis_plots import plot_identifiability as plot_identifiability
+    from kdbirl.report.diagnosis_plots import plot_policy_classes as plot_policy_classes
+    from kdbirl.report.diagnosis_plots import plot_support as plot_support
     from kdbirl.report.grid_plots import plot_occupancy as plot_occupancy
     from kdbirl.report.grid_plots import plot_policy as plot_policy
     from kdbirl.report.grid_plots import plot_reward_maps as plot_reward_maps
@@ -87,13 +98,18 @@ _MODULE_OF = {
     "rollout": "kdbirl.demos.rollouts",
     "write_demonstrations": "kdbirl.demos.writers",
     "write_task_bank": "kdbirl.demos.writers",
+    "calibrate": "kdbirl.diagnosis.calibration",
+    "compare_leave_one_out": "kdbirl.diagnosis.leave_one_out",
+    "leave_one_out": "kdbirl.diagnosis.leave_one_out",
     "LotoSettings": "kdbirl.diagnosis.loto",
     "TabularMDP": "kdbirl.envs.base",
     "CartPole": "kdbirl.envs.cartpole",
     "Gridworld": "kdbirl.envs.gridworld",
     "as_gymnasium": "kdbirl.envs.gymnasium_source",
     "ICUSepsis": "kdbirl.envs.icu_sepsis",
+    "diagnose": "kdbirl.evaluation.diagnose",
     "evd": "kdbirl.evaluation.evd",
+    "policy_classes": "kdbirl.evaluation.policy_classes",
     "value_at_risk": "kdbirl.evaluation.risk",
     "Columns": "kdbirl.features",
     "Function": "kdbirl.features",
@@ -138,6 +154,12 @@ _MODULE_OF = {
     "SMC": "kdbirl.posterior.smc",
     "load_posterior": "kdbirl.posterior.storage",
     "VI": "kdbirl.posterior.vi",
+    "plot_calibration": "kdbirl.report.calibration_plots",
+    "plot_predictive": "kdbirl.report.calibration_plots",
+    "plot_sensitivity": "kdbirl.report.calibration_plots",
+    "plot_identifiability": "kdbirl.report.diagnosis_plots",
+    "plot_policy_classes": "kdbirl.report.diagnosis_plots",
+    "plot_support": "kdbirl.report.diagnosis_plots",
     "plot_occupancy": "kdbirl.report.grid_plots",
     "plot_policy": "kdbirl.report.grid_plots",
     "plot_reward_maps": "kdbirl.report.grid_plots",

@@ -11,6 +11,7 @@ import typer
 from kdbirl import __version__
 from kdbirl.cli import compilation_cache
 from kdbirl.cli.demos import demos
+from kdbirl.cli.diagnose import diagnose
 from kdbirl.cli.doctor import doctor
 from kdbirl.cli.evaluate import evaluate
 from kdbirl.cli.fit import fit
@@ -32,6 +33,7 @@ app.command(
     epilog="Example: kdbirl fit --training training.parquet --rewards rewards.csv --expert expert.csv "
     "--state x,y --action action --prior uniform:0,1 --out run"
 )(fit)
+app.command(epilog="Example: kdbirl diagnose run --calibrate --sensitivity")(diagnose)
 app.command(epilog="Example: kdbirl evaluate run --world grid/world.json")(evaluate)
 app.command(epilog="Example: kdbirl reproduce contraction --out reproduction")(reproduce)
 app.command(epilog="Example: kdbirl doctor --json")(doctor)

@@ -56,8 +56,13 @@ def fit(
         ),
     ] = "standardize",
     bandwidth: Annotated[
-        str, model_choices(metavar="RULE", help="paper | silverman | scott | median | cv, or numbers h,h_reward")
-    ] = "median",
+        str | None,
+        model_choices(
+            metavar="RULE",
+            help="loto | paper | silverman | scott | median | cv, or numbers h,h_reward. If not given: loto (leaves "
+            "out each training task in turn), or median where the tasks are too few for it.",
+        ),
+    ] = None,
     kernel: Annotated[
         str, model_choices(metavar="NAME", help="gaussian | laplace | uniform | triangular | epanechnikov")
     ] = "gaussian",
@@ -70,7 +75,10 @@ def fit(
     task_weights: Annotated[
         str, model_choices(metavar="NAME", help="rows (the paper) | equal (large tasks do not dominate)")
     ] = "rows",
-    power: Annotated[float, model_choices(metavar="X", help="Power of the likelihood; 1 is the paper.")] = 1.0,
+    power: Annotated[
+        float | None,
+        model_choices(metavar="X", help="Power of the likelihood; 1 is the paper. If not given: by loto, or 1."),
+    ] = None,
     sampler: Annotated[str, sampling(metavar="NAME", help="auto | grid | nuts | hmc | metropolis | smc | vi")] = "auto",
     chains: Annotated[int | None, sampling(metavar="N", help="Number of chains.")] = None,
     draws: Annotated[int | None, sampling(metavar="N", help="Draws of each chain.")] = None,
@@ -100,7 +108,7 @@ def fit(
     model = KDBIRL(
         prior=parse_priors(prior),
         features=named_features(features),
-        bandwidth=parse_bandwidth(bandwidth),
+        bandwidth=None if bandwidth is None else parse_bandwidth(bandwidth),
         sampler=named_sampler(sampler, chains=chains, draws=draws, warmup=warmup),
         kernel=kernel,
         distance=distance,
@@ -133,7 +141,7 @@ def fit(
     if as_json and not quiet:
         typer.echo(run_json(posterior, out), nl=False)
     elif not quiet:
-        typer.echo(f"{posterior_text(posterior)}\n\n{files_text(out, FILES)}")
+        typer.echo(f"{posterior_text(posterior, sys.stdout.isatty())}\n\n{files_text(out, FILES)}")
 
 
 class _Clock:

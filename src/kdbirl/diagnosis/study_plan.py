@@ -20,6 +20,7 @@ from kdbirl.progress import Progress, Silent
 
 QUICK = LotoSettings(h_factors=(0.25, 1.0), h_reward_factors=tuple((2.0 ** np.arange(-3.0, 0.5, 0.5)).tolist()))
 SHARES = (0.25, 0.5, 1.0)  # of the other tasks
+WORTH_MENTION = 0.02  # of the prior's variance: less is noise
 FEWEST = 3  # tasks, below which there is nothing to interpolate between
 
 
@@ -47,12 +48,12 @@ class StudyPlan:
     def sentence(self) -> str:
         """What more tasks, and more rows, have given so far."""
         tasks, rows = _gain(self.by_tasks), _gain(self.by_rows)
-        more = "more training tasks" if tasks >= rows else "more demonstrations of the new task"
-        if max(tasks, rows) < 0.02:
+        if max(tasks, rows) < WORTH_MENTION:
             return "Neither more tasks nor more rows have narrowed the posterior much: look for better features first."
+        more = "more training tasks" if tasks >= rows else "more demonstrations of the new task"
         return (
-            f"The last doubling of tasks narrowed the variance by a further {tasks:.0%} of the prior's, that of rows "
-            f"by {rows:.0%}: {more} would help most."
+            f"The last doubling of tasks explained {_share(tasks)} of the prior's variance, that of rows "
+            f"{_share(rows)}: {more} would help most."
         )
 
     def describe(self) -> list[str]:
@@ -122,6 +123,10 @@ def _gain(sizes: tuple[PlannedSize, ...]) -> float:
     before, last = measured[-2:]
     doublings = max(np.log2(last.tasks / before.tasks) + np.log2(last.rows / before.rows), 1e-9)
     return float((last.contraction - before.contraction) / max(doublings, 1.0))
+
+
+def _share(gain: float) -> str:
+    return f"a further {gain:.0%}" if gain >= WORTH_MENTION else "no more"
 
 
 def _line(size: PlannedSize) -> str:

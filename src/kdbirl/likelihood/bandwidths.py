@@ -232,12 +232,12 @@ REWARD_RULES: dict[str, RewardRule] = {
 
 def parse_bandwidth(text: str) -> str | tuple[float, float]:
     """A rule's name, or `(h, h_reward)` from the command line's `0.5,0.4`."""
-    if text.strip().lower() in RULES:
+    if text.strip().lower() in ("loto", *RULES):
         return text.strip().lower()
     try:
         first, second = (float(number) for number in text.split(","))
     except ValueError:
-        near = did_you_mean(text, RULES)
+        near = did_you_mean(text, ("loto", *RULES))
         raise InputError(
             f"The bandwidth {text!r} is neither a rule nor two numbers h,h_reward such as 0.5,0.4.{near}"
         ) from None

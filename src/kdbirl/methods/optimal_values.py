@@ -9,6 +9,7 @@ exact everywhere but on the boundaries between policies, where Q* has a kink. No
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -136,7 +137,7 @@ class OptimalValues:
     def first_policy(self, table: Float[Array, "n A"]) -> Int[Array, " n"]:
         """The best actions after a few sweeps of value iteration."""
 
-        def sweep(_: int, values: Array) -> Array:
+        def sweep(_: Any, values: Array) -> Array:
             return jnp.max(table + self.discount * self.moves.expected(values), axis=1)
 
         values = jax.lax.fori_loop(0, SWEEPS, sweep, jnp.max(table, axis=1))

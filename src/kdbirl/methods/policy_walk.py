@@ -55,16 +55,16 @@ class Lattice(NamedTuple):
         far = np.iinfo(np.int32).max // 4
         first = np.where(np.isfinite(low), 0, -far)
         last = np.where(bounded, cells - 1, np.where(np.isfinite(high) & ~np.isfinite(low), 0, far))
-        return cls(origin, size, first.astype(np.int32), last.astype(np.int32))
+        places = (jnp.asarray(first, dtype=jnp.int32), jnp.asarray(last, dtype=jnp.int32))
+        return cls(jnp.asarray(origin), jnp.asarray(size), *places)
 
     def reward(self, place: Int[Array, " q"]) -> Float[Array, " q"]:
         """The point at a place."""
         return self.origin + self.step * place
 
-    def nearest(self, rewards: Float[np.ndarray, "r q"]) -> Int[np.ndarray, "r q"]:
-        """The place nearest to each reward."""
-        places = np.round((rewards - self.origin) / self.step)
-        return np.clip(places, self.first, self.last).astype(np.int32)
+    def nearest(self, reward: Float[Array, " q"]) -> Int[Array, " q"]:
+        """The place nearest to a reward."""
+        return jnp.clip(jnp.round((reward - self.origin) / self.step), self.first, self.last).astype(jnp.int32)
 
 
 class Walker(NamedTuple):
@@ -91,23 +91,19 @@ class PolicyWalk:
     name: ClassVar[str] = "PolicyWalk"
 
     def __post_init__(self) -> None:
-        require_counts(self.name, chains=self.chains, draws=self.draws, thin=1 if self.thin is None else self.thin)
-        if not isinstance(self.warmup, int) or self.warmup < 0:
-            raise InputError(f"PolicyWalk(warmup={self.warmup!r}): a whole number of at least 0 was expected.")
+        counts = {"chains": self.chains, "draws": self.draws}
+        optional = {"warmup": self.warmup or 1, "thin": 1 if self.thin is None else self.thin}  # no warm-up is allowed
+        require_counts(self.name, **counts, **optional)
         if self.step is not None and not (np.isreal(self.step) and 0 < self.step < np.inf):
             raise InputError(f"PolicyWalk(step={self.step!r}): a positive number was expected.")
 
     @float64
     def sample(self, problem: Problem, seed: int, progress: Progress) -> Draws:
         """All chains, in blocks of kept draws."""
-        target, likelihood = problem.target, problem.target.likelihood
-        if not isinstance(likelihood, BIRLLikelihood):
-            raise InputError(
-                "PolicyWalk walks over rewards and their optimal policies: it is a sampler of kb.BIRL only."
-            )
-        lattice = Lattice.over(problem.prior, self.step)
+        target, lattice = problem.target, Lattice.over(problem.prior, self.step)
         thin = target.size if self.thin is None else self.thin
-        walkers = _first(target, likelihood, lattice, problem.prior, self.chains, seed)
+        starts = starting_points(target, problem.prior, self.chains, seed, differentiable=False)
+        walkers = _walkers(target, lattice, jnp.asarray(starts.positions))
         keys, total = chain_keys(seed, range(self.chains)), self.warmup + self.draws
         kept = []
         for first in range(0, total, BLOCK):
@@ -132,29 +128,27 @@ class PolicyWalk:
         return Draws(np.asarray(lattice.origin) + step * places, stats, self.name, (note,), facts)
 
 
-def _first(
-    target: Target, likelihood: BIRLLikelihood, lattice: Lattice, prior: Prior, chains: int, seed: int
-) -> Walker:
-    """Draws from the prior, moved to the nearest lattice points, with their optimal policies."""
-    points = jnp.asarray(starting_points(target, prior, chains, seed, differentiable=False).positions)
-    places = jnp.asarray(lattice.nearest(np.asarray(jax.vmap(target.constrain)(points)[0])))
-    return _walkers(target, likelihood, lattice, places)
-
-
 @jax.jit
-def _walkers(target: Target, likelihood: BIRLLikelihood, lattice: Lattice, places: Int[Array, "chain q"]) -> Walker:
-    def one(place: Array) -> Walker:
-        reward, values = lattice.reward(place), likelihood.optimal_values
-        policy = values.first_policy(values.reward_table(reward))
-        return _at(target, lattice, place, policy)
+def _walkers(target: Target, lattice: Lattice, positions: Float[Array, "chain q"]) -> Walker:
+    """Walkers at the lattice points nearest to the starting points, with their optimal policies."""
 
-    return jax.vmap(one)(places)
+    def one(position: Array) -> Walker:
+        place, values = lattice.nearest(target.constrain(position)[0]), _likelihood(target).optimal_values
+        return _at(target, lattice, place, values.first_policy(values.reward_table(lattice.reward(place))))
+
+    return jax.vmap(one)(positions)
+
+
+def _likelihood(target: Target) -> BIRLLikelihood:
+    """The likelihood, which must have action values: nothing else has policies to walk along with."""
+    if not isinstance(target.likelihood, BIRLLikelihood):
+        raise InputError("PolicyWalk walks over rewards and their optimal policies: it is a sampler of kb.BIRL only.")
+    return target.likelihood
 
 
 def _at(target: Target, lattice: Lattice, place: Int[Array, " q"], policy: Int[Array, " n"]) -> Walker:
     """A walker at a place, its policy found from `policy`."""
-    likelihood, reward = target.likelihood, lattice.reward(place)
-    assert isinstance(likelihood, BIRLLikelihood)
+    likelihood, reward = _likelihood(target), lattice.reward(place)
     q_values, optimal = likelihood.optimal_values.warm(reward, policy)
     log_density = target.log_prior(reward) + target.power * likelihood.of_action_values(q_values)
     inside = jnp.all((place >= lattice.first) & (place <= lattice.last))

@@ -22,7 +22,7 @@ def prior_points(prior: Prior, count: int, seed: int = 0) -> Float[np.ndarray, "
 def _levels(q: int, count: int, seed: int) -> Float[np.ndarray, "p q"]:
     """Points that fill the unit cube evenly, away from its faces."""
     if q <= MOST_GRID_DIMENSIONS:
-        per_axis = max(int(round(count ** (1 / q))), 2)
+        per_axis = max(round(count ** (1 / q)), 2)
         middles = (np.arange(per_axis) + 0.5) / per_axis
         return np.stack(np.meshgrid(*[middles] * q, indexing="ij"), axis=-1).reshape(-1, q)
     from scipy.stats import qmc

@@ -21,7 +21,7 @@ FILES = {
     "report.html": "the page to look at",
     "summary.csv": "mean, sd, quantiles and diagnostics of each parameter",
     "posterior.nc": "the draws and everything about them; ArviZ opens it",
-    "diagnosis.json": "convergence and the report card",
+    "diagnosis.json": "convergence, the report card and what is behind it",
     "model.npz": "the fitted model, for kb.load_model",
     "manifest.json": "versions, seed, configuration, hashes, timings",
 }
@@ -82,6 +82,7 @@ def diagnosis(posterior: Posterior) -> dict[str, Any]:
         **{name: dict(zip(posterior.names, values, strict=True)) for name, values in per_parameter.items()},
         "report_card": posterior.report_card(),
         "notes": posterior.settings.get("notes", []),
+        "findings": posterior.settings.get("diagnosis", {}),
     }
 
 

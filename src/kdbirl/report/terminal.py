@@ -13,14 +13,15 @@ MOST_ROWS = 30
 COLUMNS = ("mean", "sd", "q05", "median", "q95")
 
 
-def posterior_text(posterior: Posterior) -> str:
+def posterior_text(posterior: Posterior, colour: bool = False) -> str:
     """What was asked, every choice that was made, the summary and the report card."""
-    cards = {f"{name} ({colour})": sentence for name, (colour, sentence) in posterior.report_card().items()}
+    from kdbirl.report.card_text import card_text
+
     parts = [
         textwrap.fill(question(posterior), WIDTH),
         _pairs(how_it_was_made(posterior)),
         _table(posterior),
-        "\n".join(textwrap.fill(f"{name}: {text}", WIDTH, subsequent_indent="  ") for name, text in cards.items()),
+        f"Can it be trusted?\n{card_text(posterior.report_card(), colour)}",
     ]
     return "\n\n".join(parts)
 

@@ -1,0 +1,46 @@
+"""`kdbirl diagnose`: can the posterior of a run be trusted?"""
+
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def diagnose(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory that kdbirl fit made.")],
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Leave out each training task in turn: do intervals hold the truth?")
+    ] = False,
+    sensitivity: Annotated[
+        bool, typer.Option("--sensitivity", help="Halve and double the bandwidths, the power and the prior's width.")
+    ] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="What would more tasks, or more rows, give?")] = False,
+    world: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="world.json of kdbirl demos: also look at the policies that draws lead to."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+) -> None:
+    """Can this posterior be trusted? What the tasks inform, where the expert goes, what held-out tasks say."""
+    from kdbirl.envs.world_file import read_world
+    from kdbirl.evaluation.diagnose import diagnose as judged
+    from kdbirl.methods.model_file import load_model
+    from kdbirl.posterior.storage import load_posterior
+    from kdbirl.progress import for_stream
+    from kdbirl.report.diagnosis_directory import diagnosis_json, free_place, write_diagnosis
+    from kdbirl.report.diagnosis_text import diagnosis_text
+
+    run = run.expanduser()
+    place = free_place(run)
+    mdp = None if world is None else read_world(world.expanduser()).world()
+    posterior, model = load_posterior(run / "posterior.nc"), load_model(run / "model.npz")
+    with closing(for_stream(sys.stderr, quiet or as_json)) as progress:
+        found = judged(model, posterior, calibrate, sensitivity, plan, mdp, progress)
+    write_diagnosis(found, run, place)
+    if as_json and not quiet:
+        typer.echo(diagnosis_json(found, run), nl=False)
+    elif not quiet:
+        typer.echo(f"{diagnosis_text(found, sys.stdout.isatty())}\n\nFindings and figures are in {place}.")

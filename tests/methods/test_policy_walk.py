@@ -1,0 +1,110 @@
+"""PolicyWalk: its lattice, its policies, and the exact posterior on that lattice as the judge."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from arviz_stats.base.array import array_stats
+
+import kdbirl as kb
+from kdbirl.errors import InputError
+from kdbirl.methods.birl import BIRL
+from kdbirl.methods.optimal_values import OptimalValues
+from kdbirl.methods.policy_walk import Lattice, PolicyWalk
+from kdbirl.posterior.result import Posterior
+from kdbirl.posterior.sampler import NoLikelihood, Problem
+from kdbirl.posterior.target import Target
+from kdbirl.precision import float64
+from kdbirl.progress import Silent
+
+from .worlds import action_values, exact_moments, expert, random_world, small
+
+ALPHA = 3.0
+Z_LIMIT = 4.5  # exceeded by a right sampler once in 150,000 comparisons; the seeds are fixed
+
+
+@cache
+def walked(seed: int = 0) -> Posterior:
+    sampler = PolicyWalk(chains=4, warmup=300, draws=2000, step=0.1, thin=40)
+    return BIRL(small(), kb.Uniform(0, 1), ALPHA, sampler=sampler).posterior(expert(small()), seed=seed)
+
+
+def test_moments_are_those_of_the_exact_posterior_on_the_lattice() -> None:
+    post = walked()
+    mean, variance = exact_moments(small(), expert(small()), ALPHA, "policy", per_side=10)
+    for j, values in enumerate(np.moveaxis(post.draws, 2, 0)):
+        squares = (values - mean[j]) ** 2
+        assert abs(values.mean() - mean[j]) < Z_LIMIT * array_stats.mcse(values, method="mean")
+        assert abs(squares.mean() - variance[j]) < Z_LIMIT * array_stats.mcse(squares, method="mean")
+    assert array_stats.ess(post.draws[..., 3], method="bulk") > 1000  # the comparison has teeth
+
+
+def test_draws_lie_on_the_lattice_and_say_so() -> None:
+    post = walked()
+    places = (post.draws - 0.05) / 0.1
+    assert np.abs(places - np.round(places)).max() < 1e-9
+    assert post.draws.min() > 0
+    assert post.draws.max() < 1
+    assert post.sampler == "PolicyWalk"
+    assert "step 0.1" in post.settings["notes"][0]
+    assert post.settings["sampler_facts"]["lattice_step"] == pytest.approx([0.1] * 4)
+    assert 0 < post.sample_stats["acceptance_rate"].mean() < 1
+    assert post.sample_stats["policy_changes"].sum() > 0
+
+
+def test_its_log_density_carried_along_is_that_of_each_draw() -> None:
+    """The warm-started policies are optimal: the density kept by the walk equals one computed from nothing."""
+    post = walked()
+    np.testing.assert_allclose(post.sample_stats["log_density"], post.sample_stats["lp"], atol=1e-9)
+
+
+def test_same_seed_same_draws() -> None:
+    sampler = PolicyWalk(chains=4, warmup=300, draws=60, step=0.1, thin=40)
+    again = BIRL(small(), kb.Uniform(0, 1), ALPHA, sampler=sampler).posterior(expert(small()), seed=0)
+    np.testing.assert_array_equal(again.draws, walked().draws[:, :60])
+    other = BIRL(small(), kb.Uniform(0, 1), ALPHA, sampler=sampler).posterior(expert(small()), seed=1)
+    assert not np.array_equal(other.draws, again.draws)
+
+
+@pytest.mark.parametrize("world", [kb.Gridworld(3), random_world()], ids=["certain", "random"])
+@float64
+def test_any_policy_is_a_start(world: kb.TabularMDP) -> None:
+    values, rng = OptimalValues.of(world), np.random.default_rng(1)
+    live = np.flatnonzero(~world.terminal)
+    for _ in range(5):
+        reward = rng.normal(size=world.n_parameters)
+        start = jnp.asarray(rng.integers(0, world.n_actions, len(live)), dtype=jnp.int32)
+        q_values, policy = jax.jit(values.warm)(jnp.asarray(reward), start)
+        wanted = action_values(world, reward[None], sweeps=1000)[0][live]
+        np.testing.assert_allclose(q_values, wanted, atol=1e-9)
+        chosen = np.take_along_axis(wanted, np.asarray(policy)[:, None], axis=1)[:, 0]  # several may be best
+        np.testing.assert_allclose(chosen, wanted.max(axis=1), atol=1e-9)
+
+
+@float64
+def test_lattices() -> None:
+    mixed = kb.Product([kb.Uniform(-1, 1), kb.Normal(0, 1), kb.TruncatedNormal(0, 1, 0, np.inf)]).for_parameters(3)
+    lattice = Lattice.over(mixed, 0.3)
+    np.testing.assert_allclose(lattice.step, [2 / 7, 0.3, 0.3])  # seven whole cells fill [-1, 1]
+    np.testing.assert_allclose(lattice.origin, [-1 + 1 / 7, 0.0, 0.15])
+    assert lattice.first.tolist()[0] == lattice.first.tolist()[2] == 0
+    assert lattice.last.tolist()[0] == 6
+    reached = lattice.reward(lattice.nearest(jnp.asarray([5.0, 0.95, -3.0])))
+    np.testing.assert_allclose(reached, [1 - 1 / 7, 0.9, 0.15])
+    usual = Lattice.over(kb.Uniform(0, 1).for_parameters(2), None)
+    np.testing.assert_allclose(usual.step, 0.1)
+
+
+@pytest.mark.parametrize("wrong", [{"step": 0}, {"step": -0.1}, {"thin": 0}, {"draws": 0}, {"warmup": -1}])
+def test_wrong_settings(wrong: dict[str, float]) -> None:
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        PolicyWalk(**wrong)
+
+
+def test_only_for_birl() -> None:
+    prior = kb.Uniform(0, 1).for_parameters(2)
+    problem = Problem(Target.build(prior, NoLikelihood()), prior)
+    with pytest.raises(InputError, match=r"kb\.BIRL only"):
+        PolicyWalk().sample(problem, 0, Silent())
