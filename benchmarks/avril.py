@@ -21,7 +21,7 @@ import optax
 
 from benchmarks.measuring import Spread, interleaved, rates
 from kdbirl.methods.avril_elbo import Transitions, Weights, terms
-from kdbirl.methods.avril_training import BLOCK, Plan, Training, begin, learn, objective, update
+from kdbirl.methods.avril_training import BLOCK, Plan, Training, begin, drawn_batches, learn, objective, update
 
 ROWS, BATCH, HIDDEN, RATE = 7500, 64, (64, 64), 1e-3
 STEPS = {"kdbirl": 5000, "python loop": 500, "python loop, one compiled step": 1000, "python loop, not compiled": 5}
@@ -33,7 +33,7 @@ def compare(quick: bool, repeats: int) -> dict[str, Any]:
     """Steps per second of each contender, and ours over theirs."""
     with jax.enable_x64(False):
         rows, weights = _rows(), Weights(*(jnp.asarray(value) for value in (1.0, 1.0, 0.99, 0.0, 1.0)))
-        start = begin(Plan(HIDDEN, 1, 2, BATCH), 4, jax.random.key(0))
+        start = begin(Plan(HIDDEN, 1, 2, BATCH), 4, np.random.default_rng(0))
         contenders = _contenders(rows, weights, start)
         _check(contenders, rows, weights, start)
         steps = {name: max(1, count // 5) if quick else count for name, count in STEPS.items()}
@@ -75,11 +75,10 @@ def _contenders(rows: Transitions, weights: Weights, start: Training) -> dict[st
 
 
 def _ours(rows: Transitions, weights: Weights, training: Training, steps: int) -> Any:
-    key = jax.random.key(1)
-    for block, done in enumerate(range(0, steps, BLOCK)):
+    rng = np.random.default_rng(1)
+    for done in range(0, steps, BLOCK):
         todo = min(BLOCK, steps - done)
-        plan, own = Plan(HIDDEN, 1, 2, BATCH), jax.random.fold_in(key, block)
-        training, elbo = learn(plan, training, weights, rows, ROWS, todo, RATE, own)
+        training, elbo = learn(training, weights, rows, drawn_batches(rng, ROWS, BATCH), todo, RATE)
         float(elbo)  # what progress reads
     return training.network
 

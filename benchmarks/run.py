@@ -1,4 +1,4 @@
-"""Run the benchmarks: `python -m benchmarks [all | stan | evaluation | kernel-sums | planning] [--quick] [--out F]`.
+"""Run the benchmarks: `python -m benchmarks [all | avril | stan | evaluation | kernel-sums | planning] [--quick] [--out F]`.
 
 A part that was run replaces that part of the results file; the others stay, each with its own date, machine, versions.
 """
@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import evaluation_cost, kernel_sums, planning, results, stan_comparison
+from benchmarks import avril, evaluation_cost, kernel_sums, planning, results, stan_comparison
 from benchmarks.measuring import load_average, machine, now, versions
 
 HERE = Path(__file__).resolve().parent
 PARTS: dict[str, tuple[Callable[[bool, int], dict[str, Any]], int]] = {  # what to call, and repeats
+    "avril": (avril.compare, 5),
     "evaluation": (evaluation_cost.compare, 15),
     "kernel-sums": (kernel_sums.compare, 7),
     "planning": (planning.compare, 3),

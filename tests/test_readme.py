@@ -41,11 +41,12 @@ def test_python_example(program, folder, capsys):
     assert capsys.readouterr().out.strip()
 
 
-@pytest.mark.parametrize("block", examples(README, "shell"))
-def test_shell_example(block, folder):
-    done = run_shell(block, folder)
-    assert done.returncode == 0, done.stderr
+def test_shell_examples_one_after_another(folder):
+    for block in examples(README, "shell"):
+        done = run_shell(block, folder)
+        assert done.returncode == 0, done.stderr
     assert kb.load_posterior("run/posterior.nc").convergence.ok
+    assert (folder / "run" / "diagnosis" / "sensitivity.png").is_file()
 
 
 def test_the_demo_finds_the_cell_that_the_expert_wants(tmp_path, capfd):

@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.envs.gridworld import Gridworld as Gridworld
     from kdbirl.envs.gymnasium_source import as_gymnasium as as_gymnasium
     from kdbirl.envs.icu_sepsis import ICUSepsis as ICUSepsis
+    from kdbirl.envs.simulator import Simulator as Simulator
+    from kdbirl.envs.simulator import TabularSimulator as TabularSimulator
     from kdbirl.evaluation.diagnose import diagnose as diagnose
     from kdbirl.evaluation.evd import evd as evd
     from kdbirl.evaluation.policy_classes import policy_classes as policy_classes
@@ -45,6 +47,10 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.likelihood.kernels import RadialKernel as RadialKernel
     from kdbirl.likelihood.kernels import UserKernel as UserKernel
     from kdbirl.likelihood.kernels import sigma_from_paper as sigma_from_paper
+    from kdbirl.methods.avril import AVRIL as AVRIL
+    from kdbirl.methods.avril_agent import AVRILAgent as AVRILAgent
+    from kdbirl.methods.informative_prior import RewardPrior as RewardPrior
+    from kdbirl.methods.informative_prior import informative_prior as informative_prior
     from kdbirl.methods.kdbirl import KDBIRL as KDBIRL
     from kdbirl.methods.model_file import load_model as load_model
     from kdbirl.planners.deep_q import DeepQ as DeepQ
@@ -107,6 +113,8 @@ _MODULE_OF = {
     "Gridworld": "kdbirl.envs.gridworld",
     "as_gymnasium": "kdbirl.envs.gymnasium_source",
     "ICUSepsis": "kdbirl.envs.icu_sepsis",
+    "Simulator": "kdbirl.envs.simulator",
+    "TabularSimulator": "kdbirl.envs.simulator",
     "diagnose": "kdbirl.evaluation.diagnose",
     "evd": "kdbirl.evaluation.evd",
     "policy_classes": "kdbirl.evaluation.policy_classes",
@@ -125,6 +133,10 @@ _MODULE_OF = {
     "RadialKernel": "kdbirl.likelihood.kernels",
     "UserKernel": "kdbirl.likelihood.kernels",
     "sigma_from_paper": "kdbirl.likelihood.kernels",
+    "AVRIL": "kdbirl.methods.avril",
+    "AVRILAgent": "kdbirl.methods.avril_agent",
+    "RewardPrior": "kdbirl.methods.informative_prior",
+    "informative_prior": "kdbirl.methods.informative_prior",
     "KDBIRL": "kdbirl.methods.kdbirl",
     "load_model": "kdbirl.methods.model_file",
     "DeepQ": "kdbirl.planners.deep_q",

@@ -2,8 +2,10 @@
 
 import gymnasium
 import numpy as np
+import pytest
 
 import kdbirl as kb
+from kdbirl.errors import IdentifiabilityWarning
 
 FEW = kb.NUTS(chains=2, warmup=300, draws=300)
 
@@ -24,7 +26,8 @@ def test_frozen_lake_from_gymnasium_alone():
     truth = np.eye(16)[14]
     expert = kb.rollout(lake, kb.plan(world, truth), episodes=5, horizon=10, seed=99)
     model = kb.KDBIRL(prior=kb.Uniform(0, 1), features=kb.OneHot(), bandwidth=(0.5, 0.5), sampler=FEW)
-    post = model.fit(bank).posterior(expert, seed=0)
+    with pytest.warns(IdentifiabilityWarning, match="8 training tasks inform 7 of 16 reward directions"):
+        post = model.fit(bank).posterior(expert, seed=0)
     learnt, prior = kb.evd(post, world, truth), kb.evd(post.prior_draws[:500], world, truth)
     assert post.mean()[cells].argmax() == cells.index(14)
     assert learnt.interval[1] < prior.interval[0]

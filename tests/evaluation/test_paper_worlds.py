@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import ks_2samp
 
 import kdbirl as kb
+from kdbirl.errors import IdentifiabilityWarning
 
 
 def sampled(bank: kb.TaskBank, rows: int, seed: int) -> kb.TaskBank:
@@ -37,7 +38,11 @@ def test_the_two_printed_tasks_leave_states_3_and_4_at_the_prior():
     bank = kb.make_bank(world, np.eye(4)[:2], episodes=20, horizon=5, seed=0)
     expert = kb.rollout(world, kb.plan(world, [0.0, 0, 0, 1]), episodes=20, horizon=5, seed=1)
     widths = kb.sigma_from_paper(0.5), kb.sigma_from_paper(0.4)
-    post = kb.KDBIRL(prior=kb.Uniform(0, 1), features=kb.OneHot(), bandwidth=widths).fit(bank).posterior(expert, seed=0)
+    model = kb.KDBIRL(prior=kb.Uniform(0, 1), features=kb.OneHot(), bandwidth=widths)
+    with pytest.warns(
+        IdentifiabilityWarning, match="2 training tasks inform 1 of 4 reward directions; cell 2 and cell 3"
+    ):
+        post = model.fit(bank).posterior(expert, seed=0)
     uniform = np.random.default_rng(5).random(20_000)
     thinned = post.flat[:: max(1, int(len(post.flat) / post.convergence.ess_bulk.min()))]
     for cell in (2, 3):

@@ -166,7 +166,7 @@ def test_states_are_standardised_or_one_hot_or_as_they_are():
 
 def test_a_step_of_adam_goes_up_the_slope_that_finite_differences_see():
     """Adam's first step is learning_rate * sign of the slope."""
-    training = begin(Plan((8,), 1, 2, 3), 1, jax.random.key(0))
+    training = begin(Plan((8,), 1, 2, 3), 1, np.random.default_rng(0))
     after, value = jax.jit(update)(training, weights(), CHAIN, 1e-3)
     assert float(value) == pytest.approx(float(objective(training.network, weights(), CHAIN, 3)), rel=1e-5)
     for place in (lambda network: network.decoder[-1].bias, lambda network: network.encoder[-1].bias):
@@ -180,7 +180,7 @@ def test_a_step_of_adam_goes_up_the_slope_that_finite_differences_see():
 
 
 def test_padding_changes_no_objective():
-    network = begin(Plan((8,), 1, 2, 3), 1, jax.random.key(0)).network
+    network = begin(Plan((8,), 1, 2, 3), 1, np.random.default_rng(0)).network
     more = padded(CHAIN)
     assert len(more.action) == 4
     alone, with_padding = (float(objective(network, weights(), part, 3)) for part in (CHAIN, more))
@@ -195,7 +195,7 @@ def grid(size=2, episodes=10, seed=0):
 
 def test_training_raises_the_objective_and_imitates():
     mdp, expert, goal = grid(3)
-    agent = AVRIL(hidden=(32,), steps=2000, learning_rate=3e-3).policy(expert)
+    agent = AVRIL(hidden=(16,), batch=16, steps=2000, learning_rate=3e-3).policy(expert)
     assert agent.course.elbo[-1] > agent.course.elbo[0] + 0.1
     assert agent.course.steps == 2000
     assert kb.value(mdp, agent, goal) > 0.9 * kb.value(mdp, kb.plan(mdp, goal), goal)
@@ -208,9 +208,9 @@ def test_early_stopping_keeps_the_best_network():
     """Random actions cannot be predicted: what is learnt about them only hurts held-out episodes."""
     rng = np.random.default_rng(0)
     expert = kb.Demonstrations(
-        states=rng.normal(size=(60, 3)), actions=rng.integers(0, 3, 60), episodes=np.repeat(np.arange(12), 5)
+        states=rng.normal(size=(60, 2)), actions=rng.integers(0, 2, 60), episodes=np.repeat(np.arange(12), 5)
     )
-    model = AVRIL(steps=20 * BLOCK, learning_rate=3e-3, held_out=0.3, patience=2)
+    model = AVRIL(hidden=(16,), batch=16, steps=20 * BLOCK, learning_rate=1e-2, held_out=0.3, patience=2)
     course = model.policy(expert).course
     assert course.outcome == "stopped early"
     assert course.steps < 20 * BLOCK
@@ -449,5 +449,6 @@ def test_acrobot():
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Box2D's and pygame's own imports
 def test_lunar_lander():
     assert imitated("LunarLander-v3", land(), episodes=20) >= 200

@@ -52,19 +52,20 @@ def test_optimal_values_are_those_of_value_iteration(name: str) -> None:
     np.testing.assert_allclose(found, action_values(world, rewards, sweeps=800)[:, live], atol=1e-9)
 
 
-@pytest.mark.parametrize("form", ["policy", "joint", "unnormalized"])
-@pytest.mark.parametrize("name", ["grid", "random", "undiscounted"])
+@pytest.mark.parametrize(
+    ("name", "form"), [("grid", "policy"), ("random", "joint"), ("undiscounted", "unnormalized"), ("goal", "joint")]
+)
 @float64
 def test_the_gradient_is_that_of_finite_differences(name: str, form: Any) -> None:
     world = WORLDS[name]()
     rng, live = np.random.default_rng(3), int((~world.terminal).sum())
     visits = rng.integers(0, 4, (live, world.n_actions)).astype(float)
     likelihood = BIRLLikelihood.of(OptimalValues.of(world), 2.0, visits, form)
-    value, gradient = jax.jit(likelihood.__call__), jax.jit(jax.grad(likelihood.__call__))
+    both = jax.jit(jax.value_and_grad(likelihood.__call__))
     reward, small_step = rng.normal(size=world.n_parameters), 1e-6
     steps = small_step * np.eye(world.n_parameters)
-    wanted = [(value(jnp.asarray(reward + d)) - value(jnp.asarray(reward - d))) / (2 * small_step) for d in steps]
-    np.testing.assert_allclose(gradient(jnp.asarray(reward)), wanted, atol=1e-5)
+    rises = [both(jnp.asarray(reward + d))[0] - both(jnp.asarray(reward - d))[0] for d in steps]
+    np.testing.assert_allclose(both(jnp.asarray(reward))[1], np.array(rises) / (2 * small_step), atol=1e-5)
 
 
 @pytest.mark.parametrize("form", ["policy", "joint", "unnormalized"])
@@ -79,12 +80,12 @@ def test_log_likelihood_is_the_formula(name: str, form: str) -> None:
     assert model.log_likelihood(rows, rewards[0]) == pytest.approx(wanted[0])
 
 
-@pytest.mark.parametrize(("sampler", "form"), [("nuts", "policy"), ("metropolis", "policy"), ("nuts", "joint")])
+@pytest.mark.parametrize(("sampler", "form"), [("nuts", "policy"), ("metropolis", "policy"), ("metropolis", "joint")])
 def test_samplers_agree_with_the_exact_grid_posterior(sampler: str, form: str) -> None:
-    """Moments within Monte-Carlo error; midpoints of 16 cells a side err by (1/16)^4, with the variance in a cell."""
+    """Moments within Monte-Carlo error; midpoints of 12 cells a side err by (1/12)^4, with the variance in a cell."""
     post = drawn(sampler, form)
-    mean, variance = exact_moments(small(), expert(small()), ALPHA, form, per_side=16)
-    variance = variance + (1 / 16) ** 2 / 12
+    mean, variance = exact_moments(ALPHA, form, per_side=12)
+    variance = variance + (1 / 12) ** 2 / 12
     for j, values in enumerate(np.moveaxis(post.draws, 2, 0)):
         squares = (values - mean[j]) ** 2
         assert abs(values.mean() - mean[j]) < Z_LIMIT * array_stats.mcse(values, method="mean")
@@ -94,13 +95,13 @@ def test_samplers_agree_with_the_exact_grid_posterior(sampler: str, form: str) -
 
 
 def test_two_weights_are_drawn_from_the_grid() -> None:
-    world = kb.Gridworld(3, features="xy", scaled=True)
+    world = kb.Gridworld(2, features="xy", discount=0.7)
     rows = expert(world)
     post = BIRL(world, kb.Normal(0, 1), ALPHA).posterior(rows)
     assert post.sampler == "Grid"
     assert post.names == ("x", "y")
     points = np.random.default_rng(0).normal(size=(20_000, 2))  # importance weights of prior draws
-    values = log_densities(world, points, ALPHA, "policy", sweeps=300)[:, rows.states, rows.actions].sum(axis=1)
+    values = log_densities(world, points, ALPHA, "policy", sweeps=80)[:, rows.states, rows.actions].sum(axis=1)
     weights = np.exp(values - values.max())
     mean = weights @ points / weights.sum()
     error = np.sqrt((weights**2 @ (points - mean) ** 2) / weights.sum() ** 2 + post.flat.var(axis=0) / len(post.flat))

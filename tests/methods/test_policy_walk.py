@@ -33,7 +33,7 @@ def walked(seed: int = 0) -> Posterior:
 
 def test_moments_are_those_of_the_exact_posterior_on_the_lattice() -> None:
     post = walked()
-    mean, variance = exact_moments(small(), expert(small()), ALPHA, "policy", per_side=10)
+    mean, variance = exact_moments(ALPHA, "policy", per_side=10)
     for j, values in enumerate(np.moveaxis(post.draws, 2, 0)):
         squares = (values - mean[j]) ** 2
         assert abs(values.mean() - mean[j]) < Z_LIMIT * array_stats.mcse(values, method="mean")
@@ -72,11 +72,11 @@ def test_same_seed_same_draws() -> None:
 @float64
 def test_any_policy_is_a_start(world: kb.TabularMDP) -> None:
     values, rng = OptimalValues.of(world), np.random.default_rng(1)
-    live = np.flatnonzero(~world.terminal)
+    live, warm = np.flatnonzero(~world.terminal), jax.jit(values.warm)
     for _ in range(5):
         reward = rng.normal(size=world.n_parameters)
         start = jnp.asarray(rng.integers(0, world.n_actions, len(live)), dtype=jnp.int32)
-        q_values, policy = jax.jit(values.warm)(jnp.asarray(reward), start)
+        q_values, policy = warm(jnp.asarray(reward), start)
         wanted = action_values(world, reward[None], sweeps=1000)[0][live]
         np.testing.assert_allclose(q_values, wanted, atol=1e-9)
         chosen = np.take_along_axis(wanted, np.asarray(policy)[:, None], axis=1)[:, 0]  # several may be best

@@ -1,5 +1,7 @@
 """Small worlds for BIRL, and its quantities written out the slow, obvious way."""
 
+from functools import cache
+
 import numpy as np
 
 import kdbirl as kb
@@ -35,12 +37,12 @@ def action_values(world: kb.TabularMDP, rewards: np.ndarray, sweeps: int = 400) 
     tables = world.reward_table(rewards)
     values = np.zeros((len(rewards), world.n_states))
     for _ in range(sweeps):
-        q_values = tables + world.discount * np.einsum("sat,rt->rsa", world.transitions, values)
+        q_values = tables + world.discount * np.tensordot(values, world.transitions, axes=(1, 2))
         values = np.where(world.terminal, 0.0, q_values.max(axis=2))
     return q_values
 
 
-def log_densities(world: kb.TabularMDP, rewards: np.ndarray, alpha: float, form: str, sweeps: int = 400) -> np.ndarray:
+def log_densities(world: kb.TabularMDP, rewards: np.ndarray, alpha: float, form: str, sweeps: int = 800) -> np.ndarray:
     """log p of each pair of state and action, (r, S, A), from the formulas."""
     weights = np.exp(alpha * action_values(world, rewards, sweeps))
     if form == "policy":
@@ -57,12 +59,12 @@ def cells(per_side: int, parameters: int) -> np.ndarray:
     return np.stack(np.meshgrid(*[middle] * parameters, indexing="ij"), axis=-1).reshape(-1, parameters)
 
 
-def exact_moments(
-    world: kb.TabularMDP, rows: kb.Demonstrations, alpha: float, form: str, per_side: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of each parameter on a lattice of cells, under a uniform prior on the unit cube."""
+@cache
+def exact_moments(alpha: float, form: str, per_side: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of each parameter of `small` on a lattice of cells, uniform prior on the unit cube."""
+    world, rows = small(), expert(small())
     points = cells(per_side, world.n_parameters)
-    values = log_densities(world, points, alpha, form, sweeps=80)[:, rows.states, rows.actions].sum(axis=1)
+    values = log_densities(world, points, alpha, form, sweeps=60)[:, rows.states, rows.actions].sum(axis=1)
     weights = np.exp(values - values.max())
     weights /= weights.sum()
     mean = weights @ points

@@ -86,6 +86,8 @@ def sites(rows: Demonstrations, state_only: bool, phi: FeatureMap | None, names:
     """Distinct states, or state-action pairs, of these rows, in order of appearance."""
     columns = np.asarray(rows.states, dtype=np.float64).reshape(rows.n_rows, -1)
     if not state_only:
+        if not rows.discrete_actions:
+            raise InputError("AVRIL's reward is one of state and action here: rows need discrete actions.")
         columns = np.column_stack([columns, np.asarray(rows.actions, dtype=np.float64)])
     _, first, index = np.unique(columns, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)

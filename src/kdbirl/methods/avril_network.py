@@ -12,9 +12,26 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-Layers = tuple[eqx.nn.Linear, ...]
+
+class Layer(eqx.Module):
+    """x W + b. First weights are uniform in +- 1 / sqrt(inputs), drawn with NumPy: JAX would compile for seconds."""
+
+    weight: Float[Array, "i o"]
+    bias: Float[Array, " o"]
+
+    def __init__(self, inputs: int, outputs: int, rng: np.random.Generator) -> None:
+        half = 1 / np.sqrt(inputs)
+        self.weight = jnp.asarray(rng.uniform(-half, half, (inputs, outputs)).astype(np.float32))
+        self.bias = jnp.asarray(rng.uniform(-half, half, outputs).astype(np.float32))
+
+    def __call__(self, x: Float[Array, "n i"]) -> Float[Array, "n o"]:
+        return x @ self.weight + self.bias[None]
+
+
+Layers = tuple[Layer, ...]
 
 
 class RewardAndValueNetwork(eqx.Module):
@@ -26,10 +43,11 @@ class RewardAndValueNetwork(eqx.Module):
     encoder: Layers
     decoder: Layers
 
-    def __init__(self, inputs: int, hidden: Sequence[int], outputs: int, actions: int, key: Array) -> None:
-        first, second = jax.random.split(key)
-        self.encoder = _layers((inputs, *hidden, 2 * outputs), first)
-        self.decoder = _layers((inputs, *hidden, actions), second)
+    def __init__(
+        self, inputs: int, hidden: Sequence[int], outputs: int, actions: int, rng: np.random.Generator
+    ) -> None:
+        self.encoder = _layers((inputs, *hidden, 2 * outputs), rng)
+        self.decoder = _layers((inputs, *hidden, actions), rng)
 
     def reward(self, states: Float[Array, "n d"]) -> tuple[Float[Array, "n c"], Float[Array, "n c"]]:
         """Mean and log standard deviation of q(R | s)."""
@@ -41,12 +59,11 @@ class RewardAndValueNetwork(eqx.Module):
         return _through(self.decoder, states)
 
 
-def _layers(sizes: Sequence[int], key: Array) -> Layers:
-    keys = jax.random.split(key, len(sizes) - 1)
-    return tuple(eqx.nn.Linear(sizes[i], sizes[i + 1], key=keys[i]) for i in range(len(sizes) - 1))
+def _layers(sizes: Sequence[int], rng: np.random.Generator) -> Layers:
+    return tuple(Layer(sizes[i], sizes[i + 1], rng) for i in range(len(sizes) - 1))
 
 
 def _through(layers: Layers, states: Float[Array, "n d"]) -> Float[Array, "n o"]:
     for layer in layers[:-1]:
-        states = jax.nn.elu(jax.vmap(layer)(states))
-    return jax.vmap(layers[-1])(states)
+        states = jax.nn.elu(layer(states))
+    return layers[-1](states)

@@ -5,7 +5,6 @@ that has not risen for `patience` blocks. Batches are drawn with replacement (th
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +21,7 @@ BLOCK = 250  # steps per compiled call
 
 
 class Plan(NamedTuple):
-    """What shapes the compiled program."""
+    """Sizes: of the hidden layers, the encoder's outputs, the actions, and the batches."""
 
     hidden: tuple[int, ...]
     outputs: int
@@ -83,16 +82,16 @@ def train(
     progress: Progress,
 ) -> tuple[RewardAndValueNetwork, Course]:
     """Train, and say how it went. The same seed gives the same network."""
-    first, later = jax.random.split(jax.random.key(seed, impl="threefry2x32"))
+    rng = np.random.default_rng([seed, 0])
     count, rows = len(rows.action), padded(rows)
     aside = None if held_out is None else (len(held_out.action), padded(held_out))
-    training = begin(plan, rows.state.shape[1], first)
+    training = begin(plan, rows.state.shape[1], rng)
     best, kept = training.network, 0
     record: list[float] = []
     trial: list[float] = []
-    for block, done in enumerate(range(0, schedule.steps, BLOCK)):
-        todo, key = min(BLOCK, schedule.steps - done), jax.random.fold_in(later, block)
-        training, elbo = learn(plan, training, weights, rows, count, todo, schedule.learning_rate, key)
+    for done in range(0, schedule.steps, BLOCK):
+        todo, batches = min(BLOCK, schedule.steps - done), drawn_batches(rng, count, plan.batch)
+        training, elbo = learn(training, weights, rows, batches, todo, schedule.learning_rate)
         record.append(float(elbo))
         if not np.isfinite(record[-1]):
             return best, Course(done + todo, kept, "diverged", tuple(record), tuple(trial))
@@ -111,26 +110,27 @@ def padded(rows: Transitions) -> Transitions:
     return Transitions(*(jnp.concatenate([part, jnp.repeat(part[-1:], more, axis=0)]) for part in rows))
 
 
-@partial(jax.jit, static_argnames=("plan", "width"))
-def begin(plan: Plan, width: int, key: Array) -> Training:
+def begin(plan: Plan, width: int, rng: np.random.Generator) -> Training:
     """Fresh networks."""
-    network = RewardAndValueNetwork(width, plan.hidden, plan.outputs, plan.actions, key)
+    network = RewardAndValueNetwork(width, plan.hidden, plan.outputs, plan.actions, rng)
     return Training(network, optax.scale_by_adam().init(network))
 
 
-@partial(jax.jit, static_argnames="plan")
+def drawn_batches(rng: np.random.Generator, count: int, batch: int) -> Int[np.ndarray, "steps batch"]:
+    """Which of the first `count` rows every batch of a block takes."""
+    return rng.integers(0, count, (BLOCK, batch), dtype=np.int32)
+
+
+@jax.jit
 def learn(
-    plan: Plan,
     training: Training,
     weights: Weights,
     rows: Transitions,
-    count: int | Int[Array, ""],
+    batches: Int[Array, "most batch"],
     steps: int | Int[Array, ""],
     learning_rate: float | Float[Array, ""],
-    key: Array,
 ) -> tuple[Training, Float[Array, ""]]:
-    """`steps` (at most BLOCK) steps of Adam on batches of the first `count` rows, and their mean objective."""
-    batches = jax.random.randint(key, (BLOCK, plan.batch), 0, count)  # all at once: random numbers are dear one by one
+    """`steps` (at most as many as batches) steps of Adam, and their mean objective."""
 
     def step(i: Array, carried: tuple[Training, Array]) -> tuple[Training, Array]:
         training, total = carried

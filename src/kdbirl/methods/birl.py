@@ -36,6 +36,7 @@ from kdbirl.precision import float64
 from kdbirl.progress import Progress, Silent
 
 REWARDS_AT_ONCE = 16  # rewards that are planned for together when the likelihood of the draws is written down
+BLOCK = 256  # of them in one compiled call
 
 
 @dataclass
@@ -197,9 +198,9 @@ def _batches(likelihood: BIRLLikelihood, rewards: Array, places: Array) -> Array
 def _of_rows(
     likelihood: BIRLLikelihood, rewards: Float[np.ndarray, "r q"], places: Int[np.ndarray, " u"]
 ) -> Float[np.ndarray, "r u"]:
-    """log p of the rows at `places` for many rewards; both are padded to few sizes, so that little is compiled."""
-    size = max(REWARDS_AT_ONCE, 2 ** int(np.ceil(np.log2(max(len(rewards), 1)))))
+    """log p of the rows at `places` for many rewards, in blocks of one size: one program is compiled."""
     wide = 2 ** int(np.ceil(np.log2(max(len(places), 1))))
-    padded = np.concatenate([rewards, np.repeat(rewards[-1:], size - len(rewards), axis=0)])
-    index = np.concatenate([places, np.repeat(places[-1:], wide - len(places))])
-    return np.asarray(_batches(likelihood, jnp.asarray(padded), jnp.asarray(index)))[: len(rewards), : len(places)]
+    index = jnp.asarray(np.concatenate([places, np.repeat(places[-1:], wide - len(places))]))
+    padded = np.concatenate([rewards, np.repeat(rewards[-1:], -len(rewards) % BLOCK, axis=0)])
+    parts = [_batches(likelihood, jnp.asarray(part), index) for part in padded.reshape(-1, BLOCK, rewards.shape[1])]
+    return np.concatenate([np.asarray(part) for part in parts])[: len(rewards), : len(places)]

@@ -24,7 +24,7 @@ from kdbirl.precision import float64
 NEGLIGIBLE = 1e-18  # discount^steps below which nothing more is added in double precision
 GAIN = 1e-12  # an action changes only for a gain above this share of the largest |Q|: rounding must not go in circles
 ROUNDS = 200  # policy iteration needs about ten
-SWEEPS = 20  # of value iteration before the first exact evaluation, where there is no policy to start from
+SWEEPS = 40  # of value iteration before the first exact evaluation, where there is no policy to start from
 
 
 class Moves(ABC):

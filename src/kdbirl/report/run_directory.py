@@ -61,6 +61,7 @@ def write_run(
             "written": datetime.now(UTC).isoformat(timespec="seconds"),
             "working_directory": str(Path.cwd()),
             "configuration": dict(configuration),
+            "choices": how_it_was_made(posterior),
             "seed": posterior.seed,
             "versions": package_versions(),
             "inputs": _hashes(inputs),
