@@ -11,7 +11,11 @@ import typer
 
 def reproduce(
     experiments: Annotated[
-        list[str], typer.Argument(metavar="EXPERIMENT...", help="contraction (Lemma 4.1, Theorem 4.2) | all")
+        list[str],
+        typer.Argument(
+            metavar="EXPERIMENT...",
+            help="contraction (Lemma 4.1, Theorem 4.2) | bandwidths (every rule, on tasks left out) | all",
+        ),
     ],
     quick: Annotated[
         bool, typer.Option("--quick", help="Small sizes and few seeds, under a minute; decides no claim.")

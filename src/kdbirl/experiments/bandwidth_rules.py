@@ -10,7 +10,7 @@ posterior; `evd_of_mean` is that of the one policy that is optimal for the poste
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ TESTS = 12  # test tasks of each bank
 EPISODES, HORIZON = 40, 20
 POINTS = {2: 48**2, 3: 18**3}  # of the prior's grid, by the number of parameters
 LEVEL = 0.9
+MODULES = ("bandwidth_rules",)  # that compute cells
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class RuleStudy:
     banks: int = BANKS
     rules: tuple[str, ...] = RULES
 
-    def run(self, store: Path, progress: Progress | None = None) -> list[dict[str, Any]]:
+    def run(self, store: CellStore, progress: Progress | None = None) -> list[dict[str, Any]]:
         """One row for each world, K, bank, n and rule; cells already in the store are not computed again."""
         progress = progress or Silent()
         cells = [(w, k, b) for w in self.worlds for k in self.tasks for b in range(self.banks)]
@@ -63,13 +64,17 @@ class RuleStudy:
             progress.update("bandwidth rules", done, len(cells), f"{world}, {tasks} tasks")
             key = {"study": "bandwidth rules", "world": world, "K": tasks, "bank": bank, "n": list(self.rows)}
             key |= {"rules": list(self.rules)}
-            rows += CellStore(store).get(key, lambda w=world, k=tasks, b=bank: self._bank(w, k, b))["rows"]  # type: ignore[misc]
+            rows += store.get(key, partial(self._bank, world, tasks, bank))["rows"]
         progress.update("bandwidth rules", len(cells), len(cells))
         return rows
 
     def _bank(self, name: str, tasks: int, seed: int) -> dict[str, Any]:
         trial = _Trial.of(name, tasks, seed)
         return {"rows": [row for n in self.rows for row in trial.judged(n, self.rules)]}
+
+
+FULL = RuleStudy()
+QUICK = RuleStudy(worlds=("grid",), tasks=(8,), rows=(20, 50), banks=2)
 
 
 @dataclass(frozen=True)
