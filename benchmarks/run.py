@@ -1,4 +1,4 @@
-"""Run the benchmarks: `python -m benchmarks [all | avril | stan | evaluation | kernel-sums | planning] [--quick] [--out F]`.
+"""Run the benchmarks: `python -m benchmarks [PART] [--quick] [--out F]`, of which `--help` lists the parts.
 
 A part that was run replaces that part of the results file; the others stay, each with its own date, machine, versions.
 """

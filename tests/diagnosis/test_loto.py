@@ -134,9 +134,6 @@ def test_new_tasks_are_covered_too():
     bank = shifted_normals(tasks=60, seed=2)
     model = model_of().fit(bank.select(range(30)))
     posts = [model.posterior(bank.task(k).take(np.arange(40))) for k in range(30, 60)]
-    inside = [
-        post.draws[..., 0].min() < bank.rewards[30 + i, 0] < post.draws[..., 0].max() for i, post in enumerate(posts)
-    ]
     low, high = np.array([np.quantile(post.draws, [0.05, 0.95]) for post in posts]).T
     covered = (low < bank.rewards[30:, 0]) & (bank.rewards[30:, 0] < high)
     assert 0.75 <= covered.mean() <= 1.0

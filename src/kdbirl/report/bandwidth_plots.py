@@ -42,12 +42,8 @@ def _panel(axis: Axes, rows: Sequence[dict[str, Any]], measure: str) -> None:
         own = sorted((row for row in rows if row["rule"] == rule), key=lambda row: row["n"])
         errors = [row[f"{measure}_error"] or 0.0 for row in own]
         place = np.array([row["n"] for row in own], dtype=float)
-        style: dict[str, Any] = {
-            "color": COLOURS[rule],
-            "marker": MARKERS[rule],
-            "ms": 5,
-            "lw": 2.2 if rule == "loto" else 1.2,
-        }
+        width = 2.2 if rule == "loto" else 1.2
+        style: dict[str, Any] = {"color": COLOURS[rule], "marker": MARKERS[rule], "ms": 5, "lw": width}
         axis.errorbar(place, [row[measure] for row in own], errors, label=rule, capsize=2, **style)
     axis.set_xscale("log")
     axis.set_xticks(sizes, [str(size) for size in sizes])
