@@ -38,6 +38,9 @@ TARGETS = (
     Target("kernel-sums", ("ratios", "kdbirl over {fastest_competitor}"), 3),
     Target("kernel-sums", ("ratios", "kdbirl over machine's limit"), 0.8),
     Target("avril", ("ratios", "kdbirl over python loop"), 10),
+    Target("birl", ("best", "9 states"), 0.05, at_least=False),
+    Target("birl", ("best", "36 states"), 0.3, at_least=False),
+    Target("birl", ("best", "144 states"), 0.75, at_least=False),
     Target("planning", ("ratios", "kdbirl over numpy loop"), 50),
     Target("planning", ("seconds", "EVD of 4000 draws on ICUSepsis"), 120, at_least=False),
 )

@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import avril, evaluation_cost, kernel_sums, planning, results, stan_comparison
+from benchmarks import avril, birl, evaluation_cost, kernel_sums, planning, results, stan_comparison
 from benchmarks.measuring import load_average, machine, now, versions
 
 HERE = Path(__file__).resolve().parent
 PARTS: dict[str, tuple[Callable[[bool, int], dict[str, Any]], int]] = {  # what to call, and repeats
     "avril": (avril.compare, 5),
+    "birl": (birl.compare, 3),
     "evaluation": (evaluation_cost.compare, 15),
     "kernel-sums": (kernel_sums.compare, 7),
     "planning": (planning.compare, 3),

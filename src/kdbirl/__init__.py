@@ -49,10 +49,12 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.likelihood.kernels import sigma_from_paper as sigma_from_paper
     from kdbirl.methods.avril import AVRIL as AVRIL
     from kdbirl.methods.avril_agent import AVRILAgent as AVRILAgent
+    from kdbirl.methods.birl import BIRL as BIRL
     from kdbirl.methods.informative_prior import RewardPrior as RewardPrior
     from kdbirl.methods.informative_prior import informative_prior as informative_prior
     from kdbirl.methods.kdbirl import KDBIRL as KDBIRL
     from kdbirl.methods.model_file import load_model as load_model
+    from kdbirl.methods.policy_walk import PolicyWalk as PolicyWalk
     from kdbirl.planners.deep_q import DeepQ as DeepQ
     from kdbirl.planners.evaluation import feature_expectations as feature_expectations
     from kdbirl.planners.evaluation import occupancy as occupancy
@@ -135,10 +137,12 @@ _MODULE_OF = {
     "sigma_from_paper": "kdbirl.likelihood.kernels",
     "AVRIL": "kdbirl.methods.avril",
     "AVRILAgent": "kdbirl.methods.avril_agent",
+    "BIRL": "kdbirl.methods.birl",
     "RewardPrior": "kdbirl.methods.informative_prior",
     "informative_prior": "kdbirl.methods.informative_prior",
     "KDBIRL": "kdbirl.methods.kdbirl",
     "load_model": "kdbirl.methods.model_file",
+    "PolicyWalk": "kdbirl.methods.policy_walk",
     "DeepQ": "kdbirl.planners.deep_q",
     "feature_expectations": "kdbirl.planners.evaluation",
     "occupancy": "kdbirl.planners.evaluation",

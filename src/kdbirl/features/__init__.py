@@ -2,25 +2,34 @@
 
 from kdbirl.features.base import Column, Concatenated, FeatureMap
 from kdbirl.features.columns import Columns, GridCoordinates, Identity
+from kdbirl.features.fixed import Fixed
+from kdbirl.features.latent_diagnosis import LatentDiagnosis, diagnose_latents
 from kdbirl.features.one_hot import OneHot, OneHotActions, OneHotStates
+from kdbirl.features.pca import PCA
 from kdbirl.features.python_code import Function, Transformer, as_feature_map
 from kdbirl.features.spec import from_spec, function_names
 from kdbirl.features.standardize import Standardize
+from kdbirl.features.vae import VAE
 
 __all__ = [
+    "PCA",
+    "VAE",
     "Column",
     "Columns",
     "Concatenated",
     "FeatureMap",
+    "Fixed",
     "Function",
     "GridCoordinates",
     "Identity",
+    "LatentDiagnosis",
     "OneHot",
     "OneHotActions",
     "OneHotStates",
     "Standardize",
     "Transformer",
     "as_feature_map",
+    "diagnose_latents",
     "from_spec",
     "function_names",
 ]

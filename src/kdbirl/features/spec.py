@@ -5,12 +5,17 @@ from dataclasses import fields
 from typing import Any
 
 from kdbirl.errors import InputError, did_you_mean
+from kdbirl.features.autoencoder import Autoencoder, Course, Dense
 from kdbirl.features.base import Concatenated, FeatureMap
 from kdbirl.features.block import Block
 from kdbirl.features.columns import Columns, GridCoordinates, Identity
+from kdbirl.features.fixed import Fixed
 from kdbirl.features.one_hot import Encoding, Levels, OneHot, OneHotActions, OneHotStates
+from kdbirl.features.pca import PCA
 from kdbirl.features.python_code import FittedFunction, Function, Transformer
 from kdbirl.features.standardize import Standardize
+from kdbirl.features.stored_array import StoredArray
+from kdbirl.features.vae import VAE
 
 _CLASSES: tuple[Any, ...] = (
     *(
@@ -24,8 +29,11 @@ _CLASSES: tuple[Any, ...] = (
         Function,
         Transformer,
         Concatenated,
+        Fixed,
+        PCA,
+        VAE,
     ),
-    *(Block, Encoding, Levels, FittedFunction),
+    *(Block, Encoding, Levels, FittedFunction, StoredArray, Dense, Autoencoder, Course),
 )
 KINDS: dict[str, Any] = {cls.kind: cls for cls in _CLASSES}
 

@@ -1,0 +1,127 @@
+"""`VAE`: features phi(s, a) learnt by a variational autoencoder, as in the paper's sepsis experiment."""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Bool
+
+from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.errors import InputError
+from kdbirl.features.autoencoder import Autoencoder, Course
+from kdbirl.features.base import Features
+from kdbirl.features.latent_map import Inputs, LatentMap, is_positive, is_whole
+from kdbirl.progress import Progress, Silent
+
+
+@dataclass(frozen=True)
+class VAE(LatentMap):
+    """phi(s, a) = mean of q(z | s, a): a few numbers from which states and action can be reconstructed.
+
+    The defaults are the paper's: 3 latents, two hidden layers of 100 LeakyReLU units on either side, summed squared
+    error + KL, Adam with 1e-3; with 46 covariates and an action there are 47 inputs, all standardised (`LatentMap`
+    tells how the action stands among them). `fit` learns from the rows it is given: the bank's, in `KDBIRL.fit`, or
+    others, such as random rollouts, kept by `Fixed(VAE().fit(rollouts))`.
+
+    hidden: units of each of the encoder's hidden layers; the decoder has them in reverse. kl_weight: 1 is the ELBO
+        (of a normal likelihood of variance 1/2); less keeps more latents in use.
+    steps: at most, of `batch` rows each. held_out: the share of the rows (whole episodes, where there are enough) on
+        which the reconstruction is watched; learning stops when it has not improved for `patience` times 250 steps,
+        and the best network is kept. 0: no rows are held out.
+    `vae.course` tells how learning went, `diagnose_latents(vae, rows)` which latents are used and what for.
+    """
+
+    kind: ClassVar[str] = "vae"
+    prefix: ClassVar[str] = "z"
+    latents: int = 3
+    hidden: Any = (100, 100)
+    kl_weight: float = 1.0
+    learning_rate: float = 1e-3
+    batch: int = 128
+    steps: int = 20_000
+    patience: int = 10
+    held_out: float = 0.1
+    seed: int = 0
+    network: Autoencoder | None = None
+    course: Course | None = None
+
+    def __post_init__(self) -> None:
+        hidden = self.hidden if isinstance(self.hidden, tuple | list) else (self.hidden,)
+        if not hidden or not all(is_whole(units, 1) for units in hidden):
+            raise InputError(f"VAE(hidden={self.hidden!r}) should give the units of each hidden layer: (100, 100).")
+        object.__setattr__(self, "hidden", tuple(int(units) for units in hidden))
+        for name in ("latents", "batch", "steps", "patience"):
+            if not is_whole(getattr(self, name), 1):
+                raise InputError(f"VAE({name}={getattr(self, name)!r}) should be a positive whole number.")
+        if not is_positive(self.learning_rate) or not (self.kl_weight == 0 or is_positive(self.kl_weight)):
+            raise InputError(
+                f"VAE(learning_rate={self.learning_rate!r}, kl_weight={self.kl_weight!r}): the first should be a "
+                "positive number, the second one that is not negative."
+            )
+        if not (self.held_out == 0 or (is_positive(self.held_out) and self.held_out < 1)):
+            raise InputError(f"VAE(held_out={self.held_out!r}) should be a share of the rows, from 0 to below 1.")
+        if not is_whole(self.seed, 0):
+            raise InputError(f"VAE(seed={self.seed!r}) should be a whole number, 0 or more.")
+        self._check_inputs()
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the network is trained."""
+        return self.network is not None
+
+    @property
+    def width(self) -> int:
+        """How many latents."""
+        return int(self.latents)
+
+    def fit(self, demonstrations: Demonstrations | TaskBank, progress: Progress | None = None) -> "VAE":
+        """A new map with a network that is trained on these rows; the same seed gives the same numbers."""
+        rows = demonstrations.demonstrations if isinstance(demonstrations, TaskBank) else demonstrations
+        return self._trained(rows, progress or Silent())
+
+    def encode(self, demonstrations: Demonstrations | TaskBank) -> tuple[Features, Features]:
+        """Mean (this is phi) and variance of q(z | s, a) for each row."""
+        mean, log_variance = self._network.encode(self.inputs_of(demonstrations))
+        return mean, np.exp(log_variance)
+
+    def _fit(self, rows: Demonstrations) -> "VAE":
+        return self._trained(rows, Silent())
+
+    def _trained(self, rows: Demonstrations, progress: Progress) -> "VAE":
+        from kdbirl.features.vae_training import Plan, train  # here, since it imports JAX
+
+        fitted = self._with_reader(rows)
+        inputs = fitted._read(rows)
+        aside = _aside(rows, self.held_out, np.random.default_rng([self.seed, 1]))
+        plan = Plan(
+            self.hidden,
+            self.width,
+            float(self.kl_weight),
+            float(self.learning_rate),
+            int(self.batch),
+            int(self.steps),
+            int(self.patience),
+        )
+        network, course = train(plan, inputs[~aside], inputs[aside], int(self.seed), progress)
+        return replace(fitted, network=network, course=course)
+
+    def _latents(self, inputs: Inputs) -> Features:
+        return self._network.encode(inputs)[0]
+
+    def _reconstructed(self, latents: Features) -> Inputs:
+        return self._network.decode(latents)
+
+    @property
+    def _network(self) -> Autoencoder:
+        self._require_fitted()
+        assert self.network is not None
+        return self.network
+
+
+def _aside(rows: Demonstrations, share: float, rng: np.random.Generator) -> Bool[np.ndarray, " rows"]:
+    """Which rows are held out: whole episodes, since rows of one episode resemble each other, or rows of too few."""
+    names, unit = np.unique(rows.episodes, return_inverse=True)
+    if len(names) * share < 1:
+        names, unit = np.arange(rows.n_rows), np.arange(rows.n_rows)
+    chosen = rng.permutation(len(names))[: int(len(names) * share)]
+    return np.asarray(np.isin(unit.reshape(-1), chosen))

@@ -1,0 +1,87 @@
+"""The network of the VAE while it learns, and its loss (Kingma and Welling 2014, as in the paper's released program):
+
+    q(z | x) = N(mean(x), variance(x)),   z = mean + sqrt(variance) noise,   noise ~ N(0, 1)
+    loss(x)  = |x - decoder(z)|^2 + kl_weight * KL(q(z | x) || N(0, 1))
+
+The squared error is summed over the inputs, as released; it is a normal likelihood of variance 1/2. Only this file of
+the features imports Equinox. Single precision, as networks usually have.
+"""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from kdbirl.features.autoencoder import LEAK, Autoencoder, Dense
+from kdbirl.features.stored_array import StoredArray
+
+
+class Layer(eqx.Module):
+    """x W + b. First weights are uniform in +- 1 / sqrt(inputs), drawn with NumPy: JAX would compile for seconds."""
+
+    weight: Float[Array, "i o"]
+    bias: Float[Array, " o"]
+
+    def __init__(self, inputs: int, outputs: int, rng: np.random.Generator) -> None:
+        half = 1 / np.sqrt(inputs)
+        self.weight = jnp.asarray(rng.uniform(-half, half, (inputs, outputs)).astype(np.float32))
+        self.bias = jnp.asarray(rng.uniform(-half, half, outputs).astype(np.float32))
+
+    def __call__(self, x: Float[Array, "n i"]) -> Float[Array, "n o"]:
+        return x @ self.weight + self.bias[None]
+
+
+class AutoencoderNetwork(eqx.Module):
+    """Encoder inputs -> hidden -> mean and log variance; decoder latents -> hidden in reverse -> inputs.
+
+    Every leaf is an array that is learnt, so that the network is carried through compiled loops as it is.
+    """
+
+    encoder: tuple[Layer, ...]
+    decoder: tuple[Layer, ...]
+
+    def __init__(self, inputs: int, hidden: Sequence[int], latents: int, rng: np.random.Generator) -> None:
+        self.encoder = _layers((inputs, *hidden, 2 * latents), rng)
+        self.decoder = _layers((latents, *reversed(hidden), inputs), rng)
+
+    def encode(self, x: Float[Array, "n i"]) -> tuple[Float[Array, "n z"], Float[Array, "n z"]]:
+        """Mean and log variance of q(z | x)."""
+        mean, log_variance = jnp.split(_through(self.encoder, x), 2, axis=1)
+        return mean, log_variance
+
+    def decode(self, z: Float[Array, "n z"]) -> Float[Array, "n i"]:
+        """The inputs that the latents stand for."""
+        return _through(self.decoder, z)
+
+
+def loss_terms(
+    network: AutoencoderNetwork, x: Float[Array, "n i"], noise: Float[Array, "n z"]
+) -> tuple[Float[Array, " n"], Float[Array, "n z"]]:
+    """The summed squared error of each row, and the KL of each row and latent."""
+    mean, log_variance = network.encode(x)
+    z = mean + jnp.exp(log_variance / 2) * noise
+    kl = (mean**2 + jnp.exp(log_variance) - 1 - log_variance) / 2
+    return jnp.sum((network.decode(z) - x) ** 2, axis=1), kl
+
+
+def stored(network: AutoencoderNetwork) -> Autoencoder:
+    """The network as it is used and kept after learning."""
+    encoder, decoder = (tuple(_dense(layer) for layer in layers) for layers in (network.encoder, network.decoder))
+    return Autoencoder(encoder, decoder)
+
+
+def _dense(layer: Layer) -> Dense:
+    return Dense(StoredArray.of(layer.weight, "float32"), StoredArray.of(layer.bias, "float32"))
+
+
+def _layers(sizes: Sequence[int], rng: np.random.Generator) -> tuple[Layer, ...]:
+    return tuple(Layer(sizes[i], sizes[i + 1], rng) for i in range(len(sizes) - 1))
+
+
+def _through(layers: tuple[Layer, ...], x: Float[Array, "n i"]) -> Float[Array, "n o"]:
+    for layer in layers[:-1]:
+        x = jax.nn.leaky_relu(layer(x), LEAK)
+    return layers[-1](x)
