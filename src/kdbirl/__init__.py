@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.envs.simulator import TabularSimulator as TabularSimulator
     from kdbirl.evaluation.diagnose import diagnose as diagnose
     from kdbirl.evaluation.evd import evd as evd
+    from kdbirl.evaluation.evd_objective import evd_objective as evd_objective
     from kdbirl.evaluation.policy_classes import policy_classes as policy_classes
     from kdbirl.evaluation.risk import value_at_risk as value_at_risk
     from kdbirl.features import Columns as Columns
@@ -119,6 +120,7 @@ _MODULE_OF = {
     "TabularSimulator": "kdbirl.envs.simulator",
     "diagnose": "kdbirl.evaluation.diagnose",
     "evd": "kdbirl.evaluation.evd",
+    "evd_objective": "kdbirl.evaluation.evd_objective",
     "policy_classes": "kdbirl.evaluation.policy_classes",
     "value_at_risk": "kdbirl.evaluation.risk",
     "Columns": "kdbirl.features",

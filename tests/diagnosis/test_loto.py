@@ -55,7 +55,7 @@ def labelled_bank(seed=1):
         {"task_weights": "equal"},
         {"kernel": kb.ProductKernel(state="gaussian", action=kb.Categorical(0.2))},
     ],
-    ids=str,
+    ids=["gaussian", "laplace", "epanechnikov rewards", "action given state", "equal tasks", "product"],
 )
 def test_held_out_likelihoods_are_those_of_a_model_fitted_without_the_task(choices):
     bank, h_reward = labelled_bank(), 1.3
