@@ -32,7 +32,7 @@ class Dense:
 
 @dataclass(frozen=True)
 class Autoencoder:
-    """Layers with LeakyReLU between them: inputs -> hidden -> (mean, log variance) of q(z | x), and z -> hidden -> x."""
+    """Layers with LeakyReLU between: x -> hidden -> mean and log variance of q(z | x), and z -> hidden -> x."""
 
     kind: ClassVar[str] = "autoencoder"
     encoder: tuple[Dense, ...]

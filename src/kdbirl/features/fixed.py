@@ -21,7 +21,9 @@ class Fixed(FeatureMap):
 
     def __post_init__(self) -> None:
         if not isinstance(self.inner, FeatureMap):
-            raise InputError(f"Fixed takes a fitted feature map, such as Fixed(kb.VAE().fit(rows)), not {self.inner!r}.")
+            raise InputError(
+                f"Fixed takes a fitted feature map, such as Fixed(kb.VAE().fit(rows)), not {self.inner!r}."
+            )
         if not self.inner.is_fitted:
             raise InputError(
                 f"Fixed takes a feature map that is fitted, and this {type(self.inner).__name__} is not: give what its "

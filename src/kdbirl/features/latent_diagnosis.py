@@ -69,14 +69,16 @@ class LatentDiagnosis:
     @property
     def sentence(self) -> str:
         """The findings in words."""
-        kept = f"{len(self.names)} features keep {self.r_squared:.1%} of the variance of {len(self.input_names)} inputs."
+        kept = (
+            f"{len(self.names)} features keep {self.r_squared:.1%} of the variance of {len(self.input_names)} inputs."
+        )
         return " ".join([kept, self._use_in_words(), *self._control_in_words()])
 
     def _use_in_words(self) -> str:
         if not self.collapsed:
             return "All are in use."
-        which = f"{', '.join(self.collapsed)} {'is' if len(self.collapsed) == 1 else 'are'} collapsed (the same for all rows)"
-        return f"{which}: take fewer latents, or a smaller kl_weight."
+        which = f"{', '.join(self.collapsed)} {'is' if len(self.collapsed) == 1 else 'are'} collapsed"
+        return f"{which} (the same for all rows): take fewer latents, or a smaller kl_weight."
 
     def _control_in_words(self) -> list[str]:
         if self.total_control is None:
@@ -107,7 +109,10 @@ class LatentDiagnosis:
 
 
 def diagnose_latents(phi: FeatureMap, demonstrations: Demonstrations | TaskBank, seed: int = 0) -> LatentDiagnosis:
-    """What a fitted `VAE` or `PCA` makes of these rows; best of rows that it was not fitted on. `seed` swaps actions."""
+    """What a fitted `VAE` or `PCA` makes of these rows, best of rows that it did not learn from.
+
+    `seed` is for swapping the actions.
+    """
     phi = phi.inner if isinstance(phi, Fixed) else phi
     if not isinstance(phi, LatentMap):
         raise InputError(f"diagnose_latents takes a VAE or a PCA, not {type(phi).__name__}.")

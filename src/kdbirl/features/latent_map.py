@@ -7,7 +7,7 @@ nothing else; so the code is standardised too, or one-hot (whose columns have a 
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from jaxtyping import Float64
@@ -21,6 +21,7 @@ from kdbirl.features.standardize import Standardize
 
 ACTIONS = ("standardize", "one-hot", "leave-out")
 Inputs = Float64[np.ndarray, "rows inputs"]
+AnyLatentMap = TypeVar("AnyLatentMap", bound="LatentMap")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +37,8 @@ class LatentMap(FeatureMap):
 
     prefix: ClassVar[str]
     inputs: Any = None
-    actions: str = "standardize"
-    action_weight: float = 1.0
+    actions: Any = "standardize"
+    action_weight: Any = 1.0
     default: FeatureMap | None = None
 
     @property
@@ -83,12 +84,6 @@ class LatentMap(FeatureMap):
         assert isinstance(chosen, FeatureMap)
         return chosen
 
-    def _with_reader(self, rows: Demonstrations) -> Self:
-        """A copy whose inputs are fitted."""
-        if self.inputs is not None:
-            return replace(self, inputs=self.inputs._fit(rows))
-        return replace(self, default=_default_inputs(rows, self.actions)._fit(rows))
-
     def _read(self, rows: Demonstrations) -> Inputs:
         if self.inputs is None and self.actions != "leave-out":
             refuse_new_actions(self._reader, rows)
@@ -106,6 +101,13 @@ class LatentMap(FeatureMap):
         return tuple(Column(f"{self.prefix}{i + 1}", source) for i in range(self.width))  # type: ignore[arg-type]
 
 
+def with_fitted_inputs(phi: AnyLatentMap, rows: Demonstrations) -> AnyLatentMap:
+    """A copy whose inputs are fitted."""
+    if phi.inputs is not None:
+        return replace(phi, inputs=phi.inputs._fit(rows))
+    return replace(phi, default=_default_inputs(rows, phi.actions)._fit(rows))
+
+
 def column_weights(reader: FeatureMap, action_weight: float) -> Float64[np.ndarray, " inputs"]:
     """`action_weight` for inputs that come from the action, else 1."""
     weights = np.ones(len(reader.names))
@@ -121,7 +123,7 @@ def is_positive(value: Any) -> bool:
 
 def is_whole(value: Any, least: int) -> bool:
     """A whole number of at least `least`, and no bool."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least
+    return bool(isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least)
 
 
 def _rows(demonstrations: Demonstrations | TaskBank) -> Demonstrations:

@@ -1,7 +1,7 @@
 """Principal components as a feature map: the plain alternative to the VAE."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float64
@@ -9,7 +9,7 @@ from jaxtyping import Float64
 from kdbirl.demos.data import Demonstrations
 from kdbirl.errors import InputError
 from kdbirl.features.base import Features
-from kdbirl.features.latent_map import Inputs, LatentMap, is_whole
+from kdbirl.features.latent_map import Inputs, LatentMap, is_whole, with_fitted_inputs
 from kdbirl.features.row_blocks import in_row_blocks
 from kdbirl.features.stored_array import StoredArray
 
@@ -27,7 +27,7 @@ class PCA(LatentMap):
 
     kind: ClassVar[str] = "pca"
     prefix: ClassVar[str] = "pc"
-    components: int = 3
+    components: Any = 3
     mean: tuple[float, ...] = ()
     variances: tuple[float, ...] = ()
     total_variance: float = 0.0
@@ -36,6 +36,7 @@ class PCA(LatentMap):
     def __post_init__(self) -> None:
         if not is_whole(self.components, 1):
             raise InputError(f"PCA(components={self.components!r}) should be a positive whole number.")
+        object.__setattr__(self, "components", int(self.components))
         self._check_inputs()
 
     @property
@@ -55,7 +56,7 @@ class PCA(LatentMap):
         return tuple(variance / self.total_variance for variance in self.variances)
 
     def _fit(self, rows: Demonstrations) -> "PCA":
-        fitted = self._with_reader(rows)
+        fitted = with_fitted_inputs(self, rows)
         inputs = fitted._read(rows)
         mean = inputs.mean(axis=0)
         _, sizes, vectors = np.linalg.svd(inputs - mean, full_matrices=False)

@@ -19,7 +19,7 @@ def in_row_blocks(function: Callable[[Matrix], Matrix], rows: Float64[np.ndarray
     return np.concatenate([function(block) for block in blocks])[: len(rows)]
 
 
-def _filled_up(block: Matrix) -> Matrix:
+def _filled_up(block: Float64[np.ndarray, "some d"]) -> Float64[np.ndarray, "1024 d"]:
     filled = np.zeros((ROWS, block.shape[1]))
     filled[: len(block)] = block
     return filled

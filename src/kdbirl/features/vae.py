@@ -10,7 +10,7 @@ from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.errors import InputError
 from kdbirl.features.autoencoder import Autoencoder, Course
 from kdbirl.features.base import Features
-from kdbirl.features.latent_map import Inputs, LatentMap, is_positive, is_whole
+from kdbirl.features.latent_map import Inputs, LatentMap, is_positive, is_whole, with_fitted_inputs
 from kdbirl.progress import Progress, Silent
 
 
@@ -33,15 +33,15 @@ class VAE(LatentMap):
 
     kind: ClassVar[str] = "vae"
     prefix: ClassVar[str] = "z"
-    latents: int = 3
+    latents: Any = 3
     hidden: Any = (100, 100)
-    kl_weight: float = 1.0
-    learning_rate: float = 1e-3
-    batch: int = 128
-    steps: int = 20_000
-    patience: int = 10
-    held_out: float = 0.1
-    seed: int = 0
+    kl_weight: Any = 1.0
+    learning_rate: Any = 1e-3
+    batch: Any = 128
+    steps: Any = 20_000
+    patience: Any = 10
+    held_out: Any = 0.1
+    seed: Any = 0
     network: Autoencoder | None = None
     course: Course | None = None
 
@@ -50,9 +50,18 @@ class VAE(LatentMap):
         if not hidden or not all(is_whole(units, 1) for units in hidden):
             raise InputError(f"VAE(hidden={self.hidden!r}) should give the units of each hidden layer: (100, 100).")
         object.__setattr__(self, "hidden", tuple(int(units) for units in hidden))
-        for name in ("latents", "batch", "steps", "patience"):
-            if not is_whole(getattr(self, name), 1):
-                raise InputError(f"VAE({name}={getattr(self, name)!r}) should be a positive whole number.")
+        self._check_counts()
+        self._check_shares()
+        self._check_inputs()
+
+    def _check_counts(self) -> None:
+        for name in ("latents", "batch", "steps", "patience", "seed"):
+            value, least = getattr(self, name), 0 if name == "seed" else 1
+            if not is_whole(value, least):
+                raise InputError(f"VAE({name}={value!r}) should be a whole number, {least} or more.")
+            object.__setattr__(self, name, int(value))
+
+    def _check_shares(self) -> None:
         if not is_positive(self.learning_rate) or not (self.kl_weight == 0 or is_positive(self.kl_weight)):
             raise InputError(
                 f"VAE(learning_rate={self.learning_rate!r}, kl_weight={self.kl_weight!r}): the first should be a "
@@ -60,9 +69,6 @@ class VAE(LatentMap):
             )
         if not (self.held_out == 0 or (is_positive(self.held_out) and self.held_out < 1)):
             raise InputError(f"VAE(held_out={self.held_out!r}) should be a share of the rows, from 0 to below 1.")
-        if not is_whole(self.seed, 0):
-            raise InputError(f"VAE(seed={self.seed!r}) should be a whole number, 0 or more.")
-        self._check_inputs()
 
     @property
     def is_fitted(self) -> bool:
@@ -90,19 +96,19 @@ class VAE(LatentMap):
     def _trained(self, rows: Demonstrations, progress: Progress) -> "VAE":
         from kdbirl.features.vae_training import Plan, train  # here, since it imports JAX
 
-        fitted = self._with_reader(rows)
+        fitted = with_fitted_inputs(self, rows)
         inputs = fitted._read(rows)
-        aside = _aside(rows, self.held_out, np.random.default_rng([self.seed, 1]))
+        aside = _aside(rows, float(self.held_out), np.random.default_rng([self.seed, 1]))
         plan = Plan(
             self.hidden,
-            self.width,
+            self.latents,
             float(self.kl_weight),
             float(self.learning_rate),
-            int(self.batch),
-            int(self.steps),
-            int(self.patience),
+            self.batch,
+            self.steps,
+            self.patience,
         )
-        network, course = train(plan, inputs[~aside], inputs[aside], int(self.seed), progress)
+        network, course = train(plan, inputs[~aside], inputs[aside], self.seed, progress)
         return replace(fitted, network=network, course=course)
 
     def _latents(self, inputs: Inputs) -> Features:

@@ -21,7 +21,7 @@ from kdbirl.progress import Progress
 BLOCK = 250  # steps per compiled call
 MOST_HELD_OUT = 4096  # rows are plenty for a mean, and looking at them must not take longer than learning
 
-Rows = Float64[np.ndarray, "rows inputs"]
+Rows = Float64[np.ndarray, "_ inputs"]
 
 
 class Plan(NamedTuple):
@@ -48,7 +48,7 @@ def train(plan: Plan, rows: Rows, held_out: Rows, seed: int, progress: Progress)
     """Train, and say how it went. The same seed gives the same network. `held_out` may have no rows."""
     rng = np.random.default_rng([seed, 0])
     network = AutoencoderNetwork(rows.shape[1], plan.hidden, plan.latents, rng)
-    training, values = Training(network, optax.scale_by_adam().init(network)), rows.astype(np.float32)
+    training, values = begin(network), rows.astype(np.float32)
     watched = held_out[rng.permutation(len(held_out))[:MOST_HELD_OUT]]
     best, kept = stored(network), 0
     loss: list[float] = []
@@ -71,15 +71,19 @@ def train(plan: Plan, rows: Rows, held_out: Rows, seed: int, progress: Progress)
     return best, Course(plan.steps, kept, "finished", tuple(loss), tuple(errors), len(watched))
 
 
+def begin(network: AutoencoderNetwork) -> Training:
+    """Adam before its first step: zeros, from NumPy, as in `optax.scale_by_adam().init`, which compiles them."""
+    zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, dtype=np.float32), network)
+    return Training(network, optax.ScaleByAdamState(np.zeros((), dtype=np.int32), zeros, zeros))
+
+
 def _error(network: Autoencoder, watched: Rows) -> list[float]:
     """The reconstruction error of the held-out rows, if there are any."""
     with np.errstate(over="ignore", invalid="ignore"):  # of a network that diverges, which is told in words
         return [network.reconstruction_error(watched)] if len(watched) else []
 
 
-def _drawn(
-    rng: np.random.Generator, values: np.ndarray, plan: Plan
-) -> tuple[np.ndarray, np.ndarray]:
+def _drawn(rng: np.random.Generator, values: np.ndarray, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     """The rows and the noise of every batch of a block: (steps, batch, inputs), (steps, batch, latents)."""
     index = rng.integers(0, len(values), (BLOCK, plan.batch))
     return values[index], rng.standard_normal((BLOCK, plan.batch, plan.latents), dtype=np.float32)

@@ -82,10 +82,10 @@ class BehaviourCloning:
     def __post_init__(self) -> None:
         if not (self.mdp is None or isinstance(self.mdp, TabularMDP)):
             raise InputError(f"mdp={type(self.mdp).__name__} should be a kb.TabularMDP, or None.")
-        for name in ("smoothing", "learning_rate"):
-            value = getattr(self, name)
-            if not (is_number(value) and 0 <= value < np.inf):
-                raise InputError(f"{name}={value!r} should be a number that is not negative.")
+        if not (is_number(self.smoothing) and 0 <= self.smoothing < np.inf):
+            raise InputError(f"smoothing={self.smoothing!r} should be 0 or a positive number.")
+        if not (is_number(self.learning_rate) and 0 < self.learning_rate < np.inf):
+            raise InputError(f"learning_rate={self.learning_rate!r} should be a positive number.")
         for name in ("steps", "batch"):
             whole_number(getattr(self, name), name, 1)
         sizes = self.hidden if isinstance(self.hidden, tuple | list) and self.hidden else (0,)
@@ -142,7 +142,9 @@ class BehaviourCloning:
                 f"The expert must be Demonstrations, not {type(expert).__name__}: see kb.read_demonstrations."
             )
         if not expert.discrete_actions:
-            raise InputError("Behaviour cloning needs the expert's actions, and discrete ones: it learns which is taken.")
+            raise InputError(
+                "Behaviour cloning needs the expert's actions, and discrete ones: it learns which is taken."
+            )
         return expert if self.bank is None or self.bank.actions is None else expert.aligned_to(self.bank)
 
     def _count(self, rows: Demonstrations, kind: str) -> int:

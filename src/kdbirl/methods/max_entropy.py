@@ -135,7 +135,7 @@ class MaxCausalEntropy:
         dynamics, w = dynamics_of(self.mdp), self.mdp.as_rewards(reward)
         table = dynamics.tables(w)[:, :, 0]
         chances = np.full((self.mdp.n_states, self.mdp.n_actions), 1.0 / self.mdp.n_actions)
-        chances[dynamics.live] = soft_optimum(dynamics, table, float(self.temperature), np.zeros(dynamics.n))[1]
+        chances[dynamics.live] = soft_optimum(dynamics, table, float(self.temperature), np.zeros(dynamics.n)).chances
         return Policy(chances)
 
     def weights_from(self, feature_expectations: Any) -> Float[np.ndarray, " q"]:

@@ -14,7 +14,7 @@ V_w is convex in w, so F is where no c is negative: always for expectations, and
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -26,7 +26,7 @@ from kdbirl.planners.dynamics import Dynamics, dynamics_of
 from kdbirl.planners.evaluation import collected_features
 from kdbirl.planners.linear_solve import mean_rows, systems
 
-TOLERANCE = 1e-11  # of soft-optimal values, relative to their size
+TOLERANCE = 1e-10  # of soft-optimal values, relative to their size, before the last step
 ITERATIONS = 200
 
 
@@ -85,13 +85,21 @@ def _steps(part: Int[np.ndarray, " rows"]) -> Int[np.ndarray, " rows"]:
     return step
 
 
+class SoftOptimum(NamedTuple):
+    """`values (n,)`, the policy's `chances (n, A)`, and its system I - discount P_pi `(n, n)`."""
+
+    values: Float[np.ndarray, " n"]
+    chances: Float[np.ndarray, "n A"]
+    system: Float[np.ndarray, "n n"]
+
+
 def soft_optimum(
     dynamics: Dynamics, table: Float[np.ndarray, "n A"], temperature: float, guess: Float[np.ndarray, " n"]
-) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n A"]]:
+) -> SoftOptimum:
     """The fixed point of soft value iteration, and its policy, by Newton's method (soft policy iteration).
 
     Each step evaluates the softmax policy of the last values, its entropy included, by one linear solve: a handful of
-    steps, also with a discount near 1, where sweeps take thousands.
+    steps, also with a discount near 1, where sweeps take thousands. The last step squares an error that is small.
     """
     values = guess
     for _ in range(ITERATIONS):
@@ -101,11 +109,12 @@ def soft_optimum(
         log_chances = (q_values - better[:, None]) / temperature
         chances = np.exp(log_chances)
         size = np.abs(table).max() + temperature + np.abs(better).max()
-        if np.abs(better - values).max() <= TOLERANCE * size:
-            return better, chances
-        earned = (chances * (table - temperature * log_chances)).sum(axis=1)
-        values = np.linalg.solve(systems(dynamics, mean_rows(dynamics, chances[None]))[0], earned)
-    return values, chances
+        near = bool(np.abs(better - values).max() <= TOLERANCE * size)
+        system = systems(dynamics, mean_rows(dynamics, chances[None]))[0]
+        values = np.linalg.solve(system, (chances * (table - temperature * log_chances)).sum(axis=1))
+        if near:
+            break
+    return SoftOptimum(values, chances, system)
 
 
 @dataclass(eq=False)
@@ -124,8 +133,7 @@ class Objective:
     def __call__(self, w: Float[np.ndarray, " q"]) -> tuple[float, Float[np.ndarray, " q"]]:
         """F(w), dF(w)."""
         table = self.dynamics.tables(w[None])[:, :, 0]
-        self.values, chances = soft_optimum(self.dynamics, table, self.temperature, self.values)
-        system = systems(self.dynamics, mean_rows(self.dynamics, chances[None]))[0]
+        self.values, chances, system = soft_optimum(self.dynamics, table, self.temperature, self.values)
         visits = np.linalg.solve(system.T, self.matching.from_states)
         collected = collected_features(self.dynamics, (visits[:, None] * chances)[None])[0]
         gap = self.matching.from_states @ self.values - self.matching.features @ w

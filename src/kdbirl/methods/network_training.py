@@ -3,7 +3,8 @@
     loss(network, data, batch) -> the mean loss of a batch; `data` stays, batches change from block to block
 
 Weights and batches come from NumPy: drawing them with JAX would compile for seconds. The network that is kept is the
-one with the lowest loss on what was held out, which may be the very first; with nothing held out, the last.
+one with the lowest loss on what was held out, which may be the very first; with nothing held out, the last. It is a
+running average over the last hundred steps or so, which is steadier than the network that is learning.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from jaxtyping import Array, Float, Int
 from kdbirl.progress import Progress
 
 Loss = Callable[[Any, Any, Any], Any]
+AVERAGED = 0.99  # share of the running average that stays at each step
 LARGEST_SLOPE = 5.0  # gradients are cut to this norm: one odd batch may not undo the learning
 
 
@@ -30,6 +32,14 @@ class Schedule(NamedTuple):
     block: int
     learning_rate: float
     patience: int
+
+
+class Training(NamedTuple):
+    """All that changes while learning."""
+
+    network: Any
+    averaged: Any
+    optimizer: Any
 
 
 @dataclass(frozen=True)
@@ -69,18 +79,18 @@ def train(
     progress: Progress,
 ) -> tuple[Any, Course]:
     """Train `network`. batches(): the batches of one block, stacked; held_out: one batch (None: nothing is)."""
-    state, best, kept = (network, _adam().init(network)), network, 0
+    state, best, kept = Training(network, network, _adam().init(network)), network, 0
     trial = [] if held_out is None else [float(_evaluated(loss, network, data, held_out))]
     record: list[float] = []
     for done in range(0, schedule.steps, schedule.block):
         todo = min(schedule.block, schedule.steps - done)
-        *state, mean = _learn(loss, *state, data, batches(), todo, schedule.learning_rate)
+        state, mean = _learn(loss, state, data, batches(), todo, schedule.learning_rate)
         record.append(float(mean))
         if not np.isfinite(record[-1]):
             return best, Course(done + todo, kept, "diverged", tuple(record), tuple(trial))
-        trial += [] if held_out is None else [float(_evaluated(loss, state[0], data, held_out))]
+        trial += [] if held_out is None else [float(_evaluated(loss, state.averaged, data, held_out))]
         if held_out is None or trial[-1] <= min(trial):
-            best, kept = state[0], done + todo
+            best, kept = state.averaged, done + todo
         progress.update(name, done + todo, schedule.steps, f"loss {record[-1]:.4g}")
         if held_out is not None and len(trial) - 1 - int(np.argmin(trial)) >= schedule.patience:
             return best, Course(done + todo, kept, "stopped early", tuple(record), tuple(trial))
@@ -94,25 +104,25 @@ def _adam() -> Any:
 @partial(jax.jit, static_argnames="loss")
 def _learn(
     loss: Loss,
-    network: Any,
-    optimizer: Any,
+    state: Training,
     data: Any,
     batches: Any,
     steps: int | Int[Array, ""],
     learning_rate: float | Float[Array, ""],
-) -> tuple[Any, Any, Float[Array, ""]]:
+) -> tuple[Training, Float[Array, ""]]:
     """`steps` (at most as many as batches) steps of Adam, and their mean loss."""
 
-    def step(i: Array, carried: tuple[Any, Any, Array]) -> tuple[Any, Any, Array]:
-        network, optimizer, total = carried
+    def step(i: Array, carried: tuple[Training, Array]) -> tuple[Training, Array]:
+        (network, averaged, optimizer), total = carried
         batch = jax.tree.map(lambda part: part[i], batches)
         value, slope = jax.value_and_grad(loss)(network, data, batch)
         change, optimizer = _adam().update(slope, optimizer)
         network = jax.tree.map(lambda leaf, by: leaf - learning_rate * by, network, change)
-        return network, optimizer, total + value
+        averaged = jax.tree.map(lambda mean, leaf: AVERAGED * mean + (1 - AVERAGED) * leaf, averaged, network)
+        return Training(network, averaged, optimizer), total + value
 
-    network, optimizer, total = jax.lax.fori_loop(0, steps, step, (network, optimizer, jnp.zeros(())))
-    return network, optimizer, total / steps
+    state, total = jax.lax.fori_loop(0, steps, step, (state, jnp.zeros(())))
+    return state, total / steps
 
 
 @partial(jax.jit, static_argnames="loss")
