@@ -131,9 +131,14 @@ def test_only_the_last_folders_import_the_whole_package():
     assert [str(found) for found in whole if rank(found.importer) < FOLDERS.index("experiments") + 1] == []
 
 
-def test_demos_and_features_are_numpy_only():
+LEARNING = {f"kdbirl.features.{name}" for name in ("vae_network", "vae_training", "in_jax")}
+
+
+def test_demos_and_features_are_numpy_only_but_for_what_learns():
     inside = [found for found in ALL_IMPORTS if found.importer.startswith(("kdbirl.demos", "kdbirl.features"))]
-    assert [str(found) for found in inside if found.target.split(".")[0] in ("jax", "blackjax", "equinox")] == []
+    others = [found for found in inside if found.importer not in LEARNING]
+    assert [str(found) for found in others if found.target.split(".")[0] in ("jax", "blackjax", "equinox")] == []
+    assert [str(found) for found in others if found.target in LEARNING and found.at_import] == []
 
 
 def test_blackjax_is_imported_only_under_posterior():

@@ -34,7 +34,10 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.evaluation.evd_objective import evd_objective as evd_objective
     from kdbirl.evaluation.policy_classes import policy_classes as policy_classes
     from kdbirl.evaluation.risk import value_at_risk as value_at_risk
+    from kdbirl.features import PCA as PCA
+    from kdbirl.features import VAE as VAE
     from kdbirl.features import Columns as Columns
+    from kdbirl.features import Fixed as Fixed
     from kdbirl.features import Function as Function
     from kdbirl.features import GridCoordinates as GridCoordinates
     from kdbirl.features import Identity as Identity
@@ -43,6 +46,8 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.features import OneHotStates as OneHotStates
     from kdbirl.features import Standardize as Standardize
     from kdbirl.features import Transformer as Transformer
+    from kdbirl.features import diagnose_latents as diagnose_latents
+    from kdbirl.features.in_jax import in_jax as in_jax
     from kdbirl.likelihood.kernels import Categorical as Categorical
     from kdbirl.likelihood.kernels import ProductKernel as ProductKernel
     from kdbirl.likelihood.kernels import RadialKernel as RadialKernel
@@ -50,11 +55,15 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.likelihood.kernels import sigma_from_paper as sigma_from_paper
     from kdbirl.methods.avril import AVRIL as AVRIL
     from kdbirl.methods.avril_agent import AVRILAgent as AVRILAgent
+    from kdbirl.methods.behaviour_cloning import BehaviourCloning as BehaviourCloning
+    from kdbirl.methods.behaviour_cloning import CloningAgent as CloningAgent
     from kdbirl.methods.birl import BIRL as BIRL
     from kdbirl.methods.informative_prior import RewardPrior as RewardPrior
     from kdbirl.methods.informative_prior import informative_prior as informative_prior
     from kdbirl.methods.kdbirl import KDBIRL as KDBIRL
+    from kdbirl.methods.max_entropy import MaxCausalEntropy as MaxCausalEntropy
     from kdbirl.methods.model_file import load_model as load_model
+    from kdbirl.methods.neural_posterior import NeuralPosterior as NeuralPosterior
     from kdbirl.methods.policy_walk import PolicyWalk as PolicyWalk
     from kdbirl.planners.deep_q import DeepQ as DeepQ
     from kdbirl.planners.evaluation import feature_expectations as feature_expectations
@@ -96,6 +105,7 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.report.plots import plot_marginals as plot_marginals
     from kdbirl.report.plots import plot_pairs as plot_pairs
     from kdbirl.report.plots import plot_trace as plot_trace
+    from kdbirl.report.vae_plots import plot_latents as plot_latents
 
 _MODULE_OF = {
     "Demonstrations": "kdbirl.demos.data",
@@ -124,14 +134,19 @@ _MODULE_OF = {
     "policy_classes": "kdbirl.evaluation.policy_classes",
     "value_at_risk": "kdbirl.evaluation.risk",
     "Columns": "kdbirl.features",
+    "Fixed": "kdbirl.features",
     "Function": "kdbirl.features",
     "GridCoordinates": "kdbirl.features",
     "Identity": "kdbirl.features",
     "OneHot": "kdbirl.features",
     "OneHotActions": "kdbirl.features",
     "OneHotStates": "kdbirl.features",
+    "PCA": "kdbirl.features",
     "Standardize": "kdbirl.features",
     "Transformer": "kdbirl.features",
+    "VAE": "kdbirl.features",
+    "diagnose_latents": "kdbirl.features",
+    "in_jax": "kdbirl.features.in_jax",
     "Categorical": "kdbirl.likelihood.kernels",
     "ProductKernel": "kdbirl.likelihood.kernels",
     "RadialKernel": "kdbirl.likelihood.kernels",
@@ -139,11 +154,15 @@ _MODULE_OF = {
     "sigma_from_paper": "kdbirl.likelihood.kernels",
     "AVRIL": "kdbirl.methods.avril",
     "AVRILAgent": "kdbirl.methods.avril_agent",
+    "BehaviourCloning": "kdbirl.methods.behaviour_cloning",
+    "CloningAgent": "kdbirl.methods.behaviour_cloning",
     "BIRL": "kdbirl.methods.birl",
     "RewardPrior": "kdbirl.methods.informative_prior",
     "informative_prior": "kdbirl.methods.informative_prior",
     "KDBIRL": "kdbirl.methods.kdbirl",
+    "MaxCausalEntropy": "kdbirl.methods.max_entropy",
     "load_model": "kdbirl.methods.model_file",
+    "NeuralPosterior": "kdbirl.methods.neural_posterior",
     "PolicyWalk": "kdbirl.methods.policy_walk",
     "DeepQ": "kdbirl.planners.deep_q",
     "feature_expectations": "kdbirl.planners.evaluation",
@@ -185,6 +204,7 @@ _MODULE_OF = {
     "plot_marginals": "kdbirl.report.plots",
     "plot_pairs": "kdbirl.report.plots",
     "plot_trace": "kdbirl.report.plots",
+    "plot_latents": "kdbirl.report.vae_plots",
 }
 
 

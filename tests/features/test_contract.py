@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sklearn.decomposition import PCA
+from sklearn import decomposition
 from sklearn.preprocessing import OneHotEncoder
 
 from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.errors import InputError
 from kdbirl.features import (
+    PCA,
+    VAE,
     Columns,
     FeatureMap,
     Function,
@@ -97,7 +99,14 @@ CASES = [
     Case("sum of three", Columns(["x"]) + Standardize() + Columns(["y"]), stateless, {"state": 5}),
     Case("function", Function(squares), continuous, {"mixed": 4}, functions=(squares,)),
     Case("function of states", Function(of_states), continuous, {"state": 1}, functions=(of_states,)),
-    Case("pca", Transformer(PCA(2)), continuous, {"mixed": 2}, functions=(PCA,)),
+    Case("pca", Transformer(decomposition.PCA(2)), continuous, {"mixed": 2}, functions=(decomposition.PCA,)),
+    Case("pca of ours", PCA(2), continuous, {"mixed": 2}),
+    Case("pca of vectors", PCA(4), vector, {"mixed": 4}),
+    Case("pca of labels", PCA(3), labelled, {"mixed": 3}),
+    Case("pca of states", PCA(1, actions="leave-out"), continuous, {"state": 1}),
+    Case("vae", VAE(2, hidden=4, steps=2), continuous, {"mixed": 2}),
+    Case("vae of codes", VAE(2, hidden=4, steps=2, actions="one-hot"), declared, {"mixed": 2}),
+    Case("vae inside", Standardize(VAE(2, hidden=4, steps=2)), stateless, {"state": 2}),
     Case("sparse", Transformer(OneHotEncoder(), Columns(["action"])), continuous, {"action": 3}, functions=(1,)),
     Case("function inside", Standardize(Function(squares)), continuous, {"mixed": 4}, functions=(squares,)),
 ]

@@ -13,6 +13,7 @@ from jaxtyping import Float64
 from kdbirl.features.row_blocks import in_row_blocks
 from kdbirl.features.stored_array import StoredArray
 
+BLOCK = 250  # steps of learning per compiled call, and between two entries of a `Course`
 LEAK = 0.2  # slope of LeakyReLU below 0, as in the paper's released VAE
 
 Matrix = Float64[np.ndarray, "rows _"]

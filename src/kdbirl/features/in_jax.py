@@ -14,6 +14,7 @@ from kdbirl.features.base import FeatureMap
 from kdbirl.features.columns import Columns
 from kdbirl.features.fixed import Fixed
 from kdbirl.features.latent_map import LatentMap
+from kdbirl.features.one_hot import OneHotActions
 from kdbirl.features.pca import PCA
 from kdbirl.features.standardize import Standardize
 from kdbirl.features.vae import VAE
@@ -52,15 +53,21 @@ def _read_inputs(phi: VAE | PCA, n_actions: int) -> tuple[np.ndarray, np.ndarray
     if not isinstance(states, Standardize) or not isinstance(states.inner, Columns):
         raise InputError("in_jax needs a feature map that was fitted on columns of numbers as states.")
     width = len(states.scale)
+    codes, labels = (np.arange(n_actions), _labels(phi)) if "action" in phi._reader.groups else (None, None)
     rows = Demonstrations(
-        np.zeros((n_actions, width)), np.arange(n_actions), state_names=states.inner.columns, n_actions=n_actions
+        np.zeros((n_actions, width)),
+        codes,
+        state_names=states.inner.columns,
+        action_labels=labels,
+        n_actions=None if codes is None else n_actions,
     )
-    table = phi._read(rows if _uses_actions(phi) else Demonstrations(rows.states, state_names=rows.state_names))
-    return np.asarray(states.mean), np.asarray(states.scale), table[:, width:]
+    return np.asarray(states.mean), np.asarray(states.scale), phi._read(rows)[:, width:]
 
 
-def _uses_actions(phi: LatentMap) -> bool:
-    return "action" in phi._reader.groups
+def _labels(phi: LatentMap) -> tuple[str, ...] | None:
+    """Those of one-hot actions, where the training rows had any; action code i has label i."""
+    actions = phi._reader.parts[1]  # type: ignore[attr-defined]
+    return actions.encoding.block.labels if isinstance(actions, OneHotActions) and actions.encoding else None
 
 
 def _layers(phi: VAE | PCA) -> tuple[tuple[np.ndarray, np.ndarray], ...]:

@@ -28,8 +28,9 @@ AnyLatentMap = TypeVar("AnyLatentMap", bound="LatentMap")
 class LatentMap(FeatureMap):
     """phi(s, a) = a few latent numbers z of inputs x(s, a), from which x can be reconstructed.
 
-    actions: "standardize" (a code counts as a number, the paper's 47th input), "one-hot", or "leave-out" for phi(s).
-        Vectors of actions are standardised. action_weight multiplies the action's inputs: beside 46 covariates a latent
+    actions: "standardize" (a code counts as a number, the paper's 47th input), "one-hot", or "leave-out" for phi(s);
+        None: codes are standardised, and labels, which are no numbers, one-hot. Vectors of actions are standardised
+        unless left out. action_weight multiplies the action's inputs: beside 46 covariates a latent
         seldom spends itself on an action that they do not predict, and a larger weight makes phi speak of it.
     inputs: another feature map to compress instead, such as `Standardize(Function(f)) + OneHotActions()`; it decides on
         the action itself, so `actions` has no say then.
@@ -37,7 +38,7 @@ class LatentMap(FeatureMap):
 
     prefix: ClassVar[str]
     inputs: Any = None
-    actions: Any = "standardize"
+    actions: Any = None
     action_weight: Any = 1.0
     default: FeatureMap | None = None
 
@@ -58,7 +59,7 @@ class LatentMap(FeatureMap):
         title = type(self).__name__
         if self.inputs is not None and not isinstance(self.inputs, FeatureMap):
             raise InputError(f"{title}(inputs=...) takes a feature map, such as kb.Standardize(), not {self.inputs!r}.")
-        if self.actions not in ACTIONS:
+        if self.actions not in (None, *ACTIONS):
             raise InputError(f'{title}(actions={self.actions!r}) should be "standardize", "one-hot" or "leave-out".')
         if not is_positive(self.action_weight):
             raise InputError(f"{title}(action_weight={self.action_weight!r}) should be a positive number.")
@@ -130,13 +131,13 @@ def _rows(demonstrations: Demonstrations | TaskBank) -> Demonstrations:
     return demonstrations.demonstrations if isinstance(demonstrations, TaskBank) else demonstrations
 
 
-def _default_inputs(rows: Demonstrations, actions: str) -> FeatureMap:
+def _default_inputs(rows: Demonstrations, actions: str | None) -> FeatureMap:
     states = OneHotStates() if rows.discrete_states else Standardize(Columns(rows.state_names))
     if rows.actions is None or actions == "leave-out":
         return Concatenated((states,))
     if not rows.discrete_actions:
         return Concatenated((states, Standardize(Columns(rows.action_names))))
-    if actions == "one-hot":
+    if actions == "one-hot" or (actions is None and rows.action_labels is not None):
         return Concatenated((states, OneHotActions()))
     if rows.action_labels is not None:
         raise InputError(

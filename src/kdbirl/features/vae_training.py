@@ -13,12 +13,11 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Float64, Int
 
-from kdbirl.features.autoencoder import Autoencoder, Course
+from kdbirl.features.autoencoder import BLOCK, Autoencoder, Course
 from kdbirl.features.vae_network import AutoencoderNetwork, loss_terms, stored
 from kdbirl.planners.q_network import single_precision
 from kdbirl.progress import Progress
 
-BLOCK = 250  # steps per compiled call
 MOST_HELD_OUT = 4096  # rows are plenty for a mean, and looking at them must not take longer than learning
 
 Rows = Float64[np.ndarray, "_ inputs"]

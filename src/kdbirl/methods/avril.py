@@ -14,13 +14,13 @@ from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.demos.rollouts import whole_number
 from kdbirl.errors import InputError
 from kdbirl.features import FeatureMap, OneHotStates, as_feature_map
+from kdbirl.methods.arguments import is_number
 from kdbirl.methods.avril_agent import AVRILAgent
 from kdbirl.methods.avril_draws import Sites, every_state, normal_draws, sites
 from kdbirl.methods.avril_elbo import Weights
 from kdbirl.methods.avril_rows import StateView, learnt_and_held_out
 from kdbirl.methods.avril_training import Plan, Schedule, train
 from kdbirl.methods.informative_prior import RewardPrior, as_reward_prior, informative_prior
-from kdbirl.methods.kdbirl import is_number
 from kdbirl.methods.reward_features import default_reward_features
 from kdbirl.planners.q_network import single_precision
 from kdbirl.posterior.result import Posterior

@@ -18,9 +18,9 @@ from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.demos.rollouts import whole_number
 from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError
+from kdbirl.methods.arguments import is_number
 from kdbirl.methods.avril_network import Layer
 from kdbirl.methods.avril_rows import StateView
-from kdbirl.methods.kdbirl import is_number
 from kdbirl.methods.network_training import Course, Schedule, train
 from kdbirl.methods.tabular_expert import state_action_pairs
 from kdbirl.planners.policy import Policy

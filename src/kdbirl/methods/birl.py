@@ -20,8 +20,10 @@ from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError, did_you_mean
 from kdbirl.features import FeatureMap, Function, OneHotStates
 from kdbirl.likelihood.distinct import distinct_rows
+from kdbirl.methods.arguments import is_number, reward_rows, whole_seed
 from kdbirl.methods.birl_likelihood import FORMS, BIRLLikelihood
-from kdbirl.methods.kdbirl import PRIOR_DRAWS, _log_priors, _whole_number, is_number, reward_rows
+from kdbirl.methods.kdbirl import PRIOR_DRAWS
+from kdbirl.methods.log_priors import log_priors
 from kdbirl.methods.optimal_values import OptimalValues
 from kdbirl.methods.policy_walk import PolicyWalk
 from kdbirl.methods.tabular_expert import state_action_pairs, visit_counts
@@ -90,7 +92,7 @@ class BIRL:
     def posterior(self, expert: Any, seed: Any = 0, progress: Progress | None = None) -> Posterior:
         """The posterior over the reward of the task that `expert` demonstrates."""
         pairs = np.stack(state_action_pairs(self.mdp, expert), axis=1)
-        seed, progress = _whole_number(seed), progress or Silent()
+        seed, progress = whole_seed(seed), progress or Silent()
         likelihood = self._likelihood(pairs)
         draws = self._drawn(likelihood, seed, progress)
         progress.close()
@@ -135,7 +137,7 @@ class BIRL:
         flat = draws.draws.reshape(-1, q)
         distinct, index, counts = distinct_rows(pairs.astype(np.float64))
         pointwise = _of_rows(likelihood, flat, self._places(distinct.astype(np.int64)))
-        lp = _log_priors(Target.build(self.prior, likelihood), flat) + pointwise @ counts
+        lp = log_priors(Target.build(self.prior, likelihood), flat) + pointwise @ counts
         return Posterior(
             draws=draws.draws,
             names=self.mdp.feature_names,

@@ -5,7 +5,7 @@
 with p(s, a | R) estimated from the training tasks (`likelihood.ckde`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,16 +22,18 @@ from kdbirl.diagnosis.identifiability import Identifiability, identify
 from kdbirl.diagnosis.loto import FALLBACK, LotoSettings
 from kdbirl.diagnosis.plays import Plays
 from kdbirl.diagnosis.sensitivity import Change, Sensitivity, sensitivity, widened
-from kdbirl.errors import InputError, did_you_mean
+from kdbirl.errors import InputError
 from kdbirl.features import FeatureMap, as_feature_map
 from kdbirl.likelihood.bandwidths import Bandwidths, by_rule
 from kdbirl.likelihood.ckde import CKDE, CKDELikelihood, Conditional
 from kdbirl.likelihood.distances import Distance
 from kdbirl.likelihood.distinct import distinct_rows
 from kdbirl.likelihood.kernels import Kernel, ProductKernel, as_kernel, on_columns
+from kdbirl.methods.arguments import is_number, reward_rows, row_count, whole_seed
 from kdbirl.methods.bandwidth_choice import Choice, Choices, asks_for_loto, fallback, fixed_bandwidths
 from kdbirl.methods.diagnosed import diagnosed, warn_of_silence
 from kdbirl.methods.fitted import Fitted
+from kdbirl.methods.log_priors import log_priors
 from kdbirl.methods.reward_features import default_reward_features
 from kdbirl.posterior.auto import as_sampler
 from kdbirl.posterior.priors import Prior
@@ -112,14 +114,14 @@ class KDBIRL:
             raise InputError(
                 f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays."
             )
-        seed = _whole_number(seed)
+        seed = whole_seed(seed)
         if bank.n_tasks < 2:
             raise InputError(
                 "The bank has one task. One task cannot say how behaviour changes with the reward: at least two, with "
                 "different rewards, are needed."
             )
         prior = self.prior.for_parameters(bank.n_parameters, bank.reward_names)
-        _check_support(prior, bank)
+        check_support(prior, bank)
         features = as_feature_map(self.features).fit(bank.demonstrations)
         ckde = self._ckde(features, bank)
         choices = self._choices(ckde, prior, bank, features, seed)
@@ -130,14 +132,14 @@ class KDBIRL:
         )
         warn_of_silence(self.fitted)
         if n is not None:
-            choices.for_rows(_positive_whole(n), progress)
+            choices.for_rows(row_count(n), progress)
         return self
 
     def posterior(self, expert: Any, seed: Any = 0, progress: Progress | None = None) -> Posterior:
         """The posterior over the reward of the task that `expert` demonstrates."""
         self._ready()
         rows = self._expert_features(expert)
-        return self._posterior(_Expert(rows, expert.episodes, expert.fingerprint()), _whole_number(seed), progress)
+        return self._posterior(_Expert(rows, expert.episodes, expert.fingerprint()), whole_seed(seed), progress)
 
     def _posterior(self, expert: "_Expert", seed: int, progress: Progress | None) -> Posterior:
         fitted, progress = self._ready(), progress or Silent()
@@ -151,14 +153,14 @@ class KDBIRL:
         n: for how many expert rows, where "loto" chooses by it; the directions themselves seldom depend on it.
         """
         fitted = self._ready()
-        rows = int(np.median(fitted.choices.plays.sizes)) if n is None else _positive_whole(n)
+        rows = int(np.median(fitted.choices.plays.sizes)) if n is None else row_count(n)
         known = fitted.ckde.informed_directions() is not None  # then h' only scales the strengths: no search for it
         widths = fitted.choices.start if known and n is None else fitted.choices.for_rows(rows).bandwidths
         return identify(fitted.ckde, fitted.prior, fitted.reward_names, widths.h_reward)
 
     def calibration(self, n: Any, progress: Progress | None = None) -> Calibration:
         """How far posteriors from n expert rows can be trusted, by leaving out each training task in turn."""
-        return self._ready().choices.calibration(_positive_whole(n), progress)
+        return self._ready().choices.calibration(row_count(n), progress)
 
     def sensitivity(self, expert: Any, seed: Any = 0, progress: Progress | None = None) -> Sensitivity:
         """How the posterior moves when h, h', the power or the prior's width is halved or doubled.
@@ -286,7 +288,7 @@ class KDBIRL:
         flat = draws.draws.reshape(-1, q)
         _, index, counts = distinct_rows(expert.rows)
         pointwise = _pointwise(likelihood, flat)[:, : len(counts)]
-        log_prior = _log_priors(Target.build(fitted.prior, likelihood, choice.power), flat)
+        log_prior = log_priors(Target.build(fitted.prior, likelihood, choice.power), flat)
         lp = (log_prior + choice.power * (pointwise @ counts)).reshape(chains, per_chain)
         widths = choice.bandwidths
         return Posterior(
@@ -338,7 +340,7 @@ class KDBIRL:
         }
 
 
-def _check_support(prior: Prior, bank: TaskBank) -> None:
+def check_support(prior: Prior, bank: TaskBank) -> None:
     if not prior.contains(bank.rewards).any():
         low, high = prior.support
         first = bank.rewards[0]
@@ -362,47 +364,6 @@ def _state_columns(features: FeatureMap, conditional: Conditional) -> tuple[int,
     return tuple(groups["state"])
 
 
-def reward_rows(rewards: Any, names: Sequence[str]) -> Float[np.ndarray, "r q"]:
-    """Rewards (r, q) or (q,) as a table of finite numbers; the columns of a frame are found by name."""
-    if hasattr(rewards, "columns"):
-        missing = [name for name in names if name not in list(rewards.columns)]
-        if missing:
-            raise InputError(
-                f"rewards has no column {missing[0]!r}.{did_you_mean(missing[0], map(str, rewards.columns))}"
-            )
-        rewards = rewards[list(names)].to_numpy()
-    try:
-        table = np.atleast_2d(np.asarray(rewards, dtype=float))
-    except (TypeError, ValueError):
-        raise InputError(f"rewards={rewards!r} are not numbers: give an array with one row per reward.") from None
-    if table.ndim != 2 or table.shape[1] != len(names):
-        raise InputError(
-            f"rewards has shape {np.shape(rewards)}; expected one row per reward and one column for each of "
-            f"{', '.join(names)}."
-        )
-    if not np.isfinite(table).all():
-        row, column = (int(i) for i in np.argwhere(~np.isfinite(table))[0])
-        raise InputError(f"rewards: row {row + 1}, {names[column]!r} is {table[row, column]}; it must be finite.")
-    return table
-
-
-def is_number(value: Any) -> bool:
-    """A number, not text that looks like one."""
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
-def _positive_whole(n: object) -> int:
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise InputError(f"n={n!r} should be the expert's number of rows, a whole number of at least 1.")
-    return int(n)
-
-
-def _whole_number(seed: object) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= int(seed) < 2**32:
-        raise InputError(f"seed={seed!r} should be a whole number from 0 to 4294967295.")
-    return int(seed)
-
-
 @jax.jit
 def _pointwise_batches(likelihood: CKDELikelihood, rewards: Array) -> Array:
     return jax.lax.map(likelihood.pointwise, rewards, batch_size=REWARDS_AT_ONCE)
@@ -415,12 +376,3 @@ def _pointwise(likelihood: CKDELikelihood, rewards: Float[np.ndarray, "r q"]) ->
     size = max(REWARDS_AT_ONCE, 2 ** int(np.ceil(np.log2(len(rewards)))))
     padded = np.concatenate([rewards, np.repeat(rewards[-1:], size - len(rewards), axis=0)])
     return np.asarray(_pointwise_batches(likelihood, jnp.asarray(padded)))[: len(rewards)]
-
-
-@jax.jit
-def _log_prior_batches(target: Target, rewards: Array) -> Array:
-    return jax.vmap(target.log_prior)(rewards)
-
-
-def _log_priors(target: Target, rewards: Any) -> Any:
-    return np.asarray(_log_prior_batches(target, jnp.asarray(rewards)))

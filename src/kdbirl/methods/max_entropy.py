@@ -14,8 +14,8 @@ from jaxtyping import Float
 from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError, did_you_mean
+from kdbirl.methods.arguments import is_number, whole_seed
 from kdbirl.methods.birl import _reward_features
-from kdbirl.methods.kdbirl import _whole_number, is_number
 from kdbirl.methods.max_entropy_matching import Matching, Objective, of_episodes, of_expectations, of_rows, soft_optimum
 from kdbirl.methods.tabular_expert import state_action_pairs
 from kdbirl.planners.dynamics import dynamics_of
@@ -109,7 +109,7 @@ class MaxCausalEntropy:
 
     def posterior(self, expert: Any, seed: Any = 0, progress: Progress | None = None) -> Posterior:
         """w as a `Posterior` of one draw. Nothing is random: the seed is only recorded."""
-        seed = _whole_number(seed)
+        seed = whole_seed(seed)
         found = self._search(MATCHINGS[self.match](self.mdp, expert))
         return Posterior(
             draws=found.w[None, None],

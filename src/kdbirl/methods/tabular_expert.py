@@ -17,7 +17,7 @@ def state_action_pairs(mdp: TabularMDP, expert: Any) -> tuple[Int[np.ndarray, " 
     if not isinstance(expert, Demonstrations):
         raise InputError(f"The expert must be Demonstrations, not {type(expert).__name__}: see kb.read_demonstrations.")
     if expert.actions is None:
-        raise InputError("The expert has no actions; BIRL explains which action was taken in each state.")
+        raise InputError("The expert has no actions; this method explains which action was taken in each state.")
     states = _codes(expert.states, expert.state_labels, mdp.state_names, mdp.n_states, "state")
     actions = _codes(expert.actions, expert.action_labels, mdp.action_names, mdp.n_actions, "action")
     live = np.zeros(mdp.n_states, dtype=bool)
@@ -44,7 +44,7 @@ def _codes(
     """Numbers of states or actions. Text is looked up among the world's names: the codes of labels have any order."""
     if values.ndim == 2 and (values.shape[1] != 1 or not (values == np.round(values)).all()):
         raise InputError(
-            f"expert: the {what}s are vectors; BIRL needs the numbers 0 to {count - 1} of the world's {what}s."
+            f"expert: the {what}s are vectors; this method needs the numbers 0 to {count - 1} of the world's {what}s."
         )
     codes = values.reshape(-1).astype(np.int64)
     if labels is not None:

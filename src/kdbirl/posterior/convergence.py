@@ -23,7 +23,8 @@ ESS_PER_CHAIN = 100
 E_BFMI_LIMIT = 0.3
 PARETO_K_LIMIT = 0.7
 MINIMUM_DRAWS = 8  # per chain: two halves of four are the least that split diagnostics can use
-INDEPENDENT = frozenset({"grid", "exact", "vi"})
+INDEPENDENT = frozenset({"grid", "exact", "vi", "amortised"})
+POINT_ESTIMATE = "Point estimate"  # the sampler's name where there is one draw, by design
 FALSE_ALARM = 1e-3  # how often independent draws may be blamed, over all parameters of one posterior
 SEVERE_R_HAT = 1.05
 
@@ -60,6 +61,8 @@ def assess(
     pareto_k: float | None = None,
 ) -> Convergence:
     """Judge draws by the limits above. `pareto_k` is the k-hat of a variational approximation, if there is one."""
+    if sampler == POINT_ESTIMATE:
+        return _of_a_point(draws)
     stats = sample_stats or {}
     independent = is_independent(sampler)
     r_hat, bulk, tail = _diagnose(draws)
@@ -78,6 +81,14 @@ def assess(
     sentence = _praise(r_hat, bulk, tail, draws.shape, sampler) if ok else _blame(problems)
     colour = "green" if ok else "red" if any(p.severe for p in problems) else "amber"
     return Convergence(r_hat, bulk, tail, divergences, e_bfmi, ok, sentence, colour)
+
+
+def _of_a_point(draws: Array) -> Convergence:
+    """Nothing to converge, and nothing known about uncertainty."""
+    chains, _, q = draws.shape
+    nothing = np.full(q, np.nan)
+    sentence = "This is a point estimate: it has no uncertainty to judge, and no interval."
+    return Convergence(nothing, nothing, nothing, 0, np.full(chains, np.nan), True, sentence, "not assessed")
 
 
 def is_independent(sampler: str) -> bool:

@@ -1,0 +1,50 @@
+"""Arguments that every method takes, checked alike."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from kdbirl.errors import InputError, did_you_mean
+
+
+def reward_rows(rewards: Any, names: Sequence[str]) -> Float[np.ndarray, "r q"]:
+    """Rewards (r, q) or (q,) as a table of finite numbers; the columns of a frame are found by name."""
+    if hasattr(rewards, "columns"):
+        missing = [name for name in names if name not in list(rewards.columns)]
+        if missing:
+            raise InputError(
+                f"rewards has no column {missing[0]!r}.{did_you_mean(missing[0], map(str, rewards.columns))}"
+            )
+        rewards = rewards[list(names)].to_numpy()
+    try:
+        table = np.atleast_2d(np.asarray(rewards, dtype=float))
+    except (TypeError, ValueError):
+        raise InputError(f"rewards={rewards!r} are not numbers: give an array with one row per reward.") from None
+    if table.ndim != 2 or table.shape[1] != len(names):
+        raise InputError(
+            f"rewards has shape {np.shape(rewards)}; expected one row per reward and one column for each of "
+            f"{', '.join(names)}."
+        )
+    if not np.isfinite(table).all():
+        row, column = (int(i) for i in np.argwhere(~np.isfinite(table))[0])
+        raise InputError(f"rewards: row {row + 1}, {names[column]!r} is {table[row, column]}; it must be finite.")
+    return table
+
+
+def is_number(value: Any) -> bool:
+    """A number, not text that looks like one."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def row_count(n: object) -> int:
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise InputError(f"n={n!r} should be the expert's number of rows, a whole number of at least 1.")
+    return int(n)
+
+
+def whole_seed(seed: object) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= int(seed) < 2**32:
+        raise InputError(f"seed={seed!r} should be a whole number from 0 to 4294967295.")
+    return int(seed)

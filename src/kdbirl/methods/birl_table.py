@@ -1,0 +1,259 @@
+"""BIRL over a table of Q*: for worlds where planning at every step of a sampler would take hours (ICU-Sepsis).
+
+Q*(c w) = c Q*(w) for c > 0, so only *directions* w need planning: the cells of a lattice on the surface of the cube
+max_j |w_j| = 1, planned once for a world and shared by every expert, seed and inverse temperature. With shells of
+c = max_j |R_j|, the reward R = c w has the likelihood of `BIRL` ("policy" form) from the table alone,
+
+    log L(c w) = sum_i [ alpha c A(s_i, a_i; w) - log sum_b exp(alpha c A(s_i, b; w)) ],      A = Q* - max_b Q*
+
+and the posterior on cells (w, c) is exact: prior density x likelihood at the cell's middle x its volume, c^(q-1) dc dw.
+Draws are cells by their mass, spread evenly within. What is finer than a cell is not seen; a note says when that bites.
+"""
+
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from kdbirl.demos.data import TaskBank
+from kdbirl.demos.rollouts import whole_number
+from kdbirl.envs.base import TabularMDP
+from kdbirl.errors import InputError
+from kdbirl.likelihood.distinct import distinct_rows
+from kdbirl.methods.arguments import is_number, whole_seed
+from kdbirl.methods.birl import _reward_features
+from kdbirl.methods.kdbirl import PRIOR_DRAWS
+from kdbirl.methods.tabular_expert import state_action_pairs, visit_counts
+from kdbirl.planners.dynamics import dynamics_of
+from kdbirl.planners.plan import many_action_values
+from kdbirl.posterior.priors import Prior
+from kdbirl.posterior.result import Posterior
+from kdbirl.precision import float64
+from kdbirl.progress import Progress
+
+PER_AXIS = {1: 2, 2: 256, 3: 14, 4: 12}  # cells along each edge of the cube, by the number of parameters
+SHELLS = 16
+PLANNED_AT_ONCE = 64  # directions: 9 MB of action values on ICU-Sepsis
+NOTHING = -80.0  # e^-80 beside 1, the best action's term, is nothing; smaller numbers make processors slow
+FEW_CELLS = 10.0  # effective cells below which the posterior is as narrow as the lattice can say
+
+Advantages = Float[np.ndarray, "D n A"]
+
+
+@dataclass(frozen=True, eq=False)
+class DirectionTable:
+    """D directions `(D, q)` on the surface of the unit cube, cells of `width` there, and A(s, a; w) of live states."""
+
+    directions: Float[np.ndarray, "D q"]
+    advantages: Advantages
+    width: float
+
+    def log_likelihoods(
+        self, visits: Float[np.ndarray, "n A"], scales: Float[np.ndarray, " C"]
+    ) -> Float[np.ndarray, "D C"]:
+        """log L of every direction at every scale alpha c, for an expert with these counts."""
+        seen = np.flatnonzero(visits.sum(axis=1))
+        shown, per_state = visits[seen], visits[seen].sum(axis=1)
+        found = np.empty((len(self.directions), len(scales)))
+        for d, table in enumerate(self.advantages):
+            own = table[seen].astype(np.float64)
+            chosen = float(np.sum(shown * own))
+            for c, scale in enumerate(scales):
+                found[d, c] = scale * chosen - per_state @ np.log(np.exp(np.maximum(scale * own, NOTHING)).sum(axis=1))
+        return found
+
+    def of_pairs(
+        self, cells: Int[np.ndarray, " k"], scales: Float[np.ndarray, " k"], states: np.ndarray, actions: np.ndarray
+    ) -> Float[np.ndarray, "k u"]:
+        """log p(a | s, R) of u pairs for k rewards: the direction `cells` at `scales`."""
+        found = np.empty((len(cells), len(states)))
+        for k, (cell, scale) in enumerate(zip(cells, scales, strict=True)):
+            own = scale * self.advantages[cell][states].astype(np.float64)
+            chosen = own[np.arange(len(states)), actions]
+            found[k] = chosen - np.log(np.exp(np.maximum(own, NOTHING)).sum(axis=1))
+        return found
+
+
+@lru_cache(maxsize=4)
+def direction_table(mdp: TabularMDP, per_axis: int, signs: tuple[int, ...]) -> DirectionTable:
+    """Plan for all directions; signs: 1 or -1 where the prior allows a parameter only that sign, else 0."""
+    directions = _surface(len(signs), per_axis)
+    allowed = np.array(signs)
+    directions = directions[np.all((allowed == 0) | (np.sign(directions) == allowed), axis=1)]
+    live = dynamics_of(mdp).live
+    table = np.empty((len(directions), len(live), mdp.n_actions), dtype=np.float32)
+    for first in range(0, len(directions), PLANNED_AT_ONCE):
+        part = slice(first, first + PLANNED_AT_ONCE)
+        q_values = many_action_values(mdp, directions[part])[:, live]
+        table[part] = q_values - q_values.max(axis=2, keepdims=True)
+    return DirectionTable(directions, table, 2.0 / per_axis)
+
+
+def _surface(q: int, per_axis: int) -> Float[np.ndarray, "D q"]:
+    """Middles of equal cells on the 2 q faces of the cube [-1, 1]^q."""
+    middles = -1 + (2 * np.arange(per_axis) + 1) / per_axis
+    face = np.stack(np.meshgrid(*[middles] * (q - 1), indexing="ij"), axis=-1).reshape(-1, q - 1) if q > 1 else None
+    faces = []
+    for axis in range(q):
+        for side in (-1.0, 1.0):
+            rest = np.zeros((1, 0)) if face is None else face
+            faces.append(np.insert(rest, axis, side, axis=1))
+    return np.concatenate(faces)
+
+
+@dataclass
+class BIRLTable:
+    """BIRL's exact posterior on a lattice of rewards. `posterior(expert, seed=0)`; `fit(bank)` is accepted, and unused.
+
+    mdp: a kb.TabularMDP without a horizon and with at most four reward parameters. prior: over the reward, required.
+    alpha: the inverse temperature of the expert, required. per_axis: cells along an edge of the cube (even); None: 14
+        for three parameters. shells: cells of the reward's size. draws: how many, independent.
+    """
+
+    mdp: Any
+    prior: Any
+    alpha: Any
+    per_axis: Any = None
+    shells: Any = SHELLS
+    draws: Any = 4000
+    table: DirectionTable | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.mdp, TabularMDP) or self.mdp.horizon is not None:
+            raise InputError(f"mdp={self.mdp!r}: BIRLTable needs a kb.TabularMDP without a horizon.")
+        if not isinstance(self.prior, Prior):
+            raise InputError(f"prior={self.prior!r} is not a prior; give one such as kb.Uniform(0, 1).")
+        if not (is_number(self.alpha) and 0 < self.alpha < np.inf):
+            raise InputError(f"alpha={self.alpha!r} should be a positive number; the paper takes 1.")
+        q = self.mdp.n_parameters
+        if q not in PER_AXIS:
+            raise InputError(f"The reward has {q} parameters; a table of directions serves at most {max(PER_AXIS)}.")
+        self.per_axis = whole_number(PER_AXIS[q] if self.per_axis is None else self.per_axis, "per_axis", 2)
+        for name in ("shells", "draws"):
+            whole_number(getattr(self, name), name, 1)
+        self.prior = self.prior.for_parameters(q, self.mdp.feature_names)
+
+    def fit(self, bank: Any, n: Any = None, seed: int = 0, progress: Progress | None = None) -> "BIRLTable":
+        """Nothing is learnt from training tasks; a bank of another world's rewards is refused."""
+        if not isinstance(bank, TaskBank):
+            raise InputError(
+                f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays."
+            )
+        if bank.n_parameters != self.mdp.n_parameters:
+            raise InputError(
+                f"The bank's rewards have {bank.n_parameters} parameters, but the world's have {self.mdp.n_parameters}."
+            )
+        return self
+
+    def posterior(self, expert: Any, seed: Any = 0, progress: Progress | None = None) -> Posterior:
+        """The posterior over the reward of the task that `expert` demonstrates."""
+        pairs = np.stack(state_action_pairs(self.mdp, expert), axis=1)
+        seed, table = whole_seed(seed), self._table()
+        log_masses = self._log_masses(table, visit_counts(self.mdp, pairs[:, 0], pairs[:, 1]))
+        masses = np.exp(log_masses - log_masses.max())
+        masses /= masses.sum()
+        rng = np.random.default_rng(seed)
+        cells = np.sort(rng.choice(masses.size, int(self.draws), p=masses.reshape(-1)))
+        rewards = self._spread(table, cells, rng)
+        order = rng.permutation(len(cells))  # chains are read in order: no draw should tell the next one's cell
+        return self._result(expert, pairs, table, cells[order], rewards[order], log_masses, masses, seed)
+
+    def _table(self) -> DirectionTable:
+        if self.table is None:
+            low, high = self.prior.box
+            signs = np.where(low >= 0, 1, np.where(high <= 0, -1, 0))
+            self.table = direction_table(self.mdp, int(self.per_axis), tuple(signs.tolist()))
+        return self.table
+
+    @property
+    def _edges(self) -> Float[np.ndarray, " shells1"]:
+        """Sizes c between which the shells lie, up to the corner of the prior's box."""
+        return np.linspace(0.0, float(np.abs(self.prior.box).max()), int(self.shells) + 1)
+
+    @property
+    def _middles(self) -> Float[np.ndarray, " shells"]:
+        return (self._edges[:-1] + self._edges[1:]) / 2
+
+    def _log_masses(self, table: DirectionTable, visits: Float[np.ndarray, "n A"]) -> Float[np.ndarray, "D C"]:
+        q, edges = self.mdp.n_parameters, self._edges
+        points = table.directions[:, None] * self._middles[None, :, None]
+        log_prior = _log_density(self.prior, points.reshape(-1, q)).reshape(points.shape[:2])
+        volumes = np.log(edges[1:] ** q - edges[:-1] ** q)[None]
+        return log_prior + volumes + table.log_likelihoods(visits, float(self.alpha) * self._middles)
+
+    def _spread(
+        self, table: DirectionTable, cells: Int[np.ndarray, " k"], rng: np.random.Generator
+    ) -> Float[np.ndarray, "k q"]:
+        """A point of each cell, by volume; what leaves the prior's support is put on its edge."""
+        q, edges = self.mdp.n_parameters, self._edges
+        direction, shell = np.divmod(cells, int(self.shells))
+        surface = table.directions[direction]
+        moved = surface + table.width * (rng.random(surface.shape) - 0.5)
+        moved = np.where(np.abs(surface) == 1.0, surface, moved)  # the face itself stays
+        u = rng.random(len(cells))
+        size = (edges[shell] ** q + u * (edges[shell + 1] ** q - edges[shell] ** q)) ** (1 / q)
+        return np.clip(size[:, None] * moved, *self.prior.support)
+
+    def _result(
+        self,
+        expert: Any,
+        pairs: Int[np.ndarray, "rows 2"],
+        table: DirectionTable,
+        cells: Int[np.ndarray, " k"],
+        rewards: Float[np.ndarray, "k q"],
+        log_masses: Float[np.ndarray, "D C"],
+        masses: Float[np.ndarray, "D C"],
+        seed: int,
+    ) -> Posterior:
+        distinct, index, _ = distinct_rows(pairs.astype(np.float64))
+        place = np.full(self.mdp.n_states, -1)
+        place[dynamics_of(self.mdp).live] = np.arange(table.advantages.shape[1])
+        used, which = np.unique(cells, return_inverse=True)
+        direction, shell = np.divmod(used, int(self.shells))
+        states, actions = place[distinct[:, 0].astype(int)], distinct[:, 1].astype(int)
+        pointwise = table.of_pairs(direction, float(self.alpha) * self._middles[shell], states, actions)[which]
+        effective = float(1.0 / np.sum(masses**2))
+        volumes = np.log(np.diff(self._edges**self.mdp.n_parameters))[None]
+        return Posterior(
+            draws=rewards[None],
+            names=self.mdp.feature_names,
+            method="BIRL",
+            sampler="Grid (table of Q*)",
+            seed=seed,
+            sample_stats={"lp": (log_masses - volumes).reshape(-1)[cells][None]},
+            prior_draws=self.prior.sample(np.random.default_rng(seed + 1), PRIOR_DRAWS),
+            log_likelihood=pointwise[None],
+            expert_index=index,
+            expert_features=pairs.astype(np.float64),
+            feature_names=("state", "action"),
+            expert_episodes=expert.episodes,
+            settings=self._settings(expert, effective, len(table.directions)),
+            reward_features=_reward_features(self.mdp, expert),
+        )
+
+    def _settings(self, expert: Any, effective: float, directions: int) -> dict[str, Any]:
+        """Everything else that a reader of the result may ask for."""
+        from kdbirl.installation import package_versions
+
+        coarse = f"The posterior fills about {effective:.2g} cells: it is narrower than the table can show."
+        return {
+            "prior": self.prior.describe(),
+            "world": self.mdp.describe(),
+            "alpha": float(self.alpha),
+            "likelihood": "policy",
+            "table": {"directions": directions, "shells": int(self.shells), "per_axis": int(self.per_axis)},
+            "effective_cells": effective,
+            "notes": [coarse] if effective < FEW_CELLS else [],
+            "expert": expert.fingerprint(),
+            "versions": package_versions(),
+        }
+
+
+@float64
+def _log_density(prior: Prior, rewards: Float[np.ndarray, "r q"]) -> Float[np.ndarray, " r"]:
+    density = partial(prior.log_density, jax.tree.map(jnp.asarray, prior.parameters))
+    return np.asarray(jax.vmap(density)(jnp.asarray(rewards)))

@@ -1,0 +1,250 @@
+"""A neural posterior estimate: a network that reads demonstrations and gives a density of the reward (amortised
+inference; Papamakarios and Murray 2016, with the set encoder of Zaheer et al. 2017).
+
+    p(R | expert)  ~  q(R | {(s_i, a_i)}),        q trained to make R_k likely given plays of training task k
+
+It sees exactly what KD-BIRL sees. Its prior is the distribution of the bank's own rewards, whatever `prior` says, of
+which only the support is used. It needs many tasks: every reward is one example, however many rows show it, and with
+few the network would learn them by heart. So it is judged on tasks held out from training, and stops where these get
+less likely; with a handful of tasks that is at once, and the posterior is the spread of the bank's rewards.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.demos.rollouts import whole_number
+from kdbirl.errors import InputError
+from kdbirl.features import FeatureMap, as_feature_map
+from kdbirl.methods.arguments import is_number, reward_rows, row_count, whole_seed
+from kdbirl.methods.kdbirl import PRIOR_DRAWS, check_support
+from kdbirl.methods.network_training import Course, Schedule, train
+from kdbirl.methods.neural_posterior_network import (
+    Mixture,
+    NeuralPosteriorNetwork,
+    Sets,
+    drawn,
+    log_densities,
+    mixtures,
+    surprise,
+)
+from kdbirl.methods.neural_posterior_plays import CELLS, InputScale, PlayGround
+from kdbirl.methods.reward_features import default_reward_features
+from kdbirl.methods.reward_transform import RewardTransform
+from kdbirl.planners.q_network import single_precision
+from kdbirl.posterior.priors import Prior
+from kdbirl.posterior.result import Posterior
+from kdbirl.progress import Progress, Silent
+
+BLOCK = 100  # steps per compiled call, at most
+JUDGED = 1024  # plays of held-out tasks, at most
+
+
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """What `fit` learns: the network, how rows and rewards are scaled for it, the bank's names; n: rows of a play."""
+
+    network: NeuralPosteriorNetwork
+    features: FeatureMap
+    inputs: InputScale
+    transform: RewardTransform
+    prior: Prior
+    course: Course
+    bank: TaskBank
+    longest: int
+    n: int | None
+    notes: tuple[str, ...]
+    reward_features: FeatureMap | None
+
+
+@dataclass
+class NeuralPosterior:
+    """A neural posterior estimate. `fit(bank)` trains once; `posterior(expert, seed=0)` is then a matter of moments.
+
+    prior: its support bounds the reward; its shape is not used (see above). Required.
+    features: phi(s, a) of the rows, default standardised states and one-hot actions.
+    components: normal distributions in the mixture. hidden: units of each layer, of the rows' and of the set's network.
+    steps, batch, learning_rate: of Adam. held_out: share of the tasks (one at least) that training is judged by; it
+        stops when their loss has not fallen for `patience` blocks of 100 steps.
+    draws: how many rewards are drawn. reward_features: phi of R(s, a) = phi(s, a) . w, for `Posterior.reward`.
+    """
+
+    prior: Any
+    features: Any = None
+    components: Any = 8
+    hidden: Any = (64, 64)
+    steps: Any = 10_000
+    batch: Any = 64
+    learning_rate: Any = 1e-3
+    held_out: Any = 0.15
+    patience: Any = 10
+    draws: Any = 4000
+    reward_features: Any = None
+    learnt: Learnt | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.prior, Prior):
+            raise InputError(f"prior={self.prior!r} is not a prior; give one such as kb.Uniform(0, 1).")
+        for name in ("components", "steps", "batch", "patience", "draws"):
+            whole_number(getattr(self, name), name, 1)
+        if not (is_number(self.learning_rate) and 0 < self.learning_rate < np.inf):
+            raise InputError(f"learning_rate={self.learning_rate!r} should be a positive number.")
+        if not (is_number(self.held_out) and 0 < self.held_out < 1):
+            raise InputError(f"held_out={self.held_out!r} should be a share of the tasks, between 0 and 1.")
+        sizes = self.hidden if isinstance(self.hidden, tuple | list) and self.hidden else (0,)
+        self.hidden = tuple(whole_number(size, "hidden: the size of a layer", 1) for size in sizes)
+
+    def fit(self, bank: Any, n: Any = None, seed: Any = 0, progress: Progress | None = None) -> "NeuralPosterior":
+        """Train on plays of the bank's tasks, for experts of n rows; None: of any number, up to that of the tasks."""
+        seed, n = whole_seed(seed), None if n is None else row_count(n)
+        prior, used, notes = self._usable(bank)
+        features = as_feature_map(self.features).fit(bank.demonstrations)
+        ground = PlayGround.of(used, features, n)
+        transform = RewardTransform.learn(prior, used.rewards)
+        inputs = InputScale.learn(ground.rows, features.discrete_columns)
+        network, course = self._train(ground, ground.table(inputs), transform.to_line(used.rewards), seed, progress)
+        phi = default_reward_features(self.reward_features, bank)
+        self.learnt = Learnt(network, features, inputs, transform, prior, course, bank, ground.longest, n, notes, phi)
+        return self
+
+    def posterior(self, expert: Any, seed: Any = 0, progress: Progress | None = None) -> Posterior:
+        """The posterior over the reward of the task that `expert` demonstrates."""
+        learnt, seed = self._ready(), whole_seed(seed)
+        rows = self._rows(expert)
+        mixture = self._mixture(rows)
+        z = drawn(mixture, int(self.draws), np.random.default_rng([seed, 3]))
+        return Posterior(
+            draws=learnt.transform.to_reward(z)[None],
+            names=learnt.bank.reward_names,
+            method="NeuralPosterior",
+            sampler="Amortised (neural posterior)",
+            seed=seed,
+            sample_stats={"lp": self._log_density(mixture, z)[None]},
+            prior_draws=learnt.prior.sample(np.random.default_rng(seed + 1), PRIOR_DRAWS),
+            expert_features=rows,
+            feature_names=tuple(learnt.features.names),
+            expert_episodes=expert.episodes,
+            task_rewards=learnt.bank.rewards,
+            task_names=learnt.bank.names,
+            task_rows=learnt.bank.rows_per_task,
+            settings=self._settings(expert),
+            reward_features=learnt.reward_features,
+        )
+
+    def log_density(self, expert: Any, rewards: Any) -> Any:
+        """log q(R | expert), normalised, of each reward (r, q); -inf outside the prior's support."""
+        learnt = self._ready()
+        table = reward_rows(rewards, learnt.bank.reward_names)
+        values = self._log_density(self._mixture(self._rows(expert)), learnt.transform.to_line(table))
+        values = np.where(learnt.prior.contains(table), values, -np.inf)
+        return values[0] if np.ndim(rewards) == 1 else values
+
+    def _usable(self, bank: Any) -> tuple[Prior, TaskBank, tuple[str, ...]]:
+        """The prior for the bank's parameters, and the tasks that lie in its support."""
+        if not isinstance(bank, TaskBank):
+            raise InputError(
+                f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays."
+            )
+        prior = self.prior.for_parameters(bank.n_parameters, bank.reward_names)
+        check_support(prior, bank)
+        inside = np.flatnonzero(prior.contains(bank.rewards))
+        if len(inside) < 2:
+            raise InputError(
+                f"The bank has one task{' in the support of the prior' if bank.n_tasks > 1 else ''}. One task cannot "
+                "say how behaviour changes with the reward: at least two are needed, and here better a hundred."
+            )
+        if len(inside) == bank.n_tasks:
+            return prior, bank, ()
+        left = (
+            f"{bank.n_tasks - len(inside)} of {bank.n_tasks} tasks lie outside the prior's support and were left out."
+        )
+        return prior, bank.select(inside.tolist()), (left,)
+
+    @single_precision
+    def _train(
+        self, ground: PlayGround, rows: np.ndarray, targets: Float[np.ndarray, "K q"], seed: int, progress: Any
+    ) -> tuple[NeuralPosteriorNetwork, Course]:
+        rng, tasks = np.random.default_rng([seed, 0]), len(targets)
+        order, batch = rng.permutation(tasks), int(self.batch)
+        aside = min(max(1, round(float(self.held_out) * tasks)), tasks - 1)
+        held, learnt = order[:aside], order[aside:]
+        block = int(np.clip(CELLS // (batch * ground.width), 1, BLOCK))
+
+        def examples(chosen: Int[np.ndarray, " p"]) -> tuple[Sets, np.ndarray]:
+            return ground.plays(chosen, rng), targets[chosen].astype(np.float32)
+
+        def batches() -> Any:
+            stacked = examples(rng.choice(learnt, block * batch))
+            return jax.tree.map(lambda part: part.reshape(block, batch, *part.shape[1:]), stacked)
+
+        judged = examples(held[np.arange(int(np.clip(CELLS // (8 * ground.width), 64, JUDGED))) % aside])
+        network = NeuralPosteriorNetwork(rows.shape[1], self.hidden, targets.shape[1], int(self.components), rng)
+        schedule = Schedule(int(self.steps), block, float(self.learning_rate), -(-int(self.patience) * BLOCK // block))
+        shown = progress or Silent()
+        result = train(surprise, network, jnp.asarray(rows), batches, judged, schedule, "Neural posterior", shown)
+        shown.close()
+        return result
+
+    def _rows(self, expert: Any) -> Float[np.ndarray, "n d"]:
+        if not isinstance(expert, Demonstrations):
+            raise InputError(
+                f"The expert must be Demonstrations, not {type(expert).__name__}: see kb.read_demonstrations."
+            )
+        return self._ready().features(expert)
+
+    @single_precision
+    def _mixture(self, rows: Float[np.ndarray, "n d"]) -> Mixture:
+        """q(z | rows); rows are padded to a power of two, so that experts of many lengths share few programs."""
+        learnt = self._ready()
+        more = 2 ** int(np.ceil(np.log2(len(rows)))) - len(rows)
+        table = np.concatenate([learnt.inputs(rows), np.zeros((more, rows.shape[1]), np.float32)])
+        weight = np.where(np.arange(len(table)) < len(rows), 1 / len(rows), 0.0).astype(np.float32)[None]
+        count = np.array([min(len(rows), learnt.longest)], np.float32)
+        return mixtures(learnt.network, jnp.asarray(table), Sets(None, jnp.asarray(weight), jnp.asarray(count)))
+
+    def _log_density(self, mixture: Mixture, z: Float[np.ndarray, "r q"]) -> Float[np.ndarray, " r"]:
+        return log_densities(mixture, z) - self._ready().transform.log_slope(z)
+
+    def _ready(self) -> Learnt:
+        if self.learnt is None:
+            raise InputError("This NeuralPosterior has not been fitted: call fit(bank) first.")
+        return self.learnt
+
+    def _settings(self, expert: Demonstrations) -> dict[str, Any]:
+        """Everything else that a reader of the result may ask for."""
+        from kdbirl.installation import package_versions
+
+        learnt = self._ready()
+        names = ("components", "hidden", "steps", "batch", "learning_rate", "held_out", "patience")
+        return {
+            "prior": learnt.prior.describe(),
+            "features": type(learnt.features).__name__,
+            **{name: getattr(self, name) for name in names},
+            "trained_for_rows": learnt.n,
+            "training": asdict(learnt.course),
+            "notes": [learnt.course.sentence, *learnt.notes, *self._notes(expert.n_rows)],
+            "bank": learnt.bank.fingerprint(),
+            "expert": expert.fingerprint(),
+            "versions": package_versions(),
+        }
+
+    def _notes(self, rows: int) -> list[str]:
+        learnt = self._ready()
+        notes = ["The prior is the distribution of the bank's rewards; of the one given only the support is used."]
+        if learnt.course.kept_step == 0:
+            notes.append(
+                "Nothing was learnt that helps with tasks held out: the posterior is the spread of the bank's rewards. "
+                "More training tasks are needed."
+            )
+        if rows > learnt.longest:
+            notes.append(f"Plays had up to {learnt.longest} rows, the expert has {rows}: it counts as one of as many.")
+        elif learnt.n is not None and rows != learnt.n:
+            notes.append(
+                f"It was trained for experts of {learnt.n} rows, and this one has {rows}: fit(bank, n={rows})."
+            )
+        return notes

@@ -1,0 +1,189 @@
+"""Maximum causal entropy against finite differences, sweeps of soft value iteration, and known experts."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kdbirl as kb
+from kdbirl.errors import InputError
+from kdbirl.methods.max_entropy import MaxCausalEntropy
+from kdbirl.methods.max_entropy_matching import (
+    Matching,
+    Objective,
+    of_episodes,
+    of_expectations,
+    of_rows,
+    soft_optimum,
+)
+from kdbirl.planners.dynamics import dynamics_of
+
+from .worlds import corridor, expert, random_world, small
+
+WORLDS: dict[str, Any] = {
+    "grid": lambda: kb.Gridworld(3),
+    "slippery": lambda: kb.Gridworld(3, slip=0.3, walls=[4], features="xy"),
+    "goal": lambda: kb.Gridworld(3, goal=8),
+    "random": random_world,
+    "undiscounted": corridor,
+}
+
+
+@pytest.mark.parametrize("name", ["grid", "slippery", "goal", "random"])
+@pytest.mark.parametrize("temperature", [0.1, 2.0])
+def test_soft_optimum_is_the_fixed_point_of_sweeps(name: str, temperature: float) -> None:
+    world = WORLDS[name]()
+    reward = np.random.default_rng(0).normal(size=world.n_parameters)
+    slow = kb.soft_value_iteration(world, reward[None], temperature)
+    dynamics = dynamics_of(world)
+    table = dynamics.tables(reward[None])[:, :, 0]
+    values, chances, _ = soft_optimum(dynamics, table, temperature, np.zeros(dynamics.n))
+    np.testing.assert_allclose(values, slow.values[0, dynamics.live], atol=1e-7)
+    np.testing.assert_allclose(chances, slow.policies[0, dynamics.live], atol=1e-7)
+
+
+@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize("match", [of_episodes, of_rows])
+def test_the_gradient_is_that_of_finite_differences(name: str, match: Any) -> None:
+    world = WORLDS[name]()
+    objective = Objective(dynamics_of(world), match(world, expert(world)), 0.7, 0.01)
+    w, small_step = np.random.default_rng(1).normal(size=world.n_parameters), 1e-5
+    rises = [objective(w + d)[0] - objective(w - d)[0] for d in small_step * np.eye(len(w))]
+    np.testing.assert_allclose(objective(w)[1], np.array(rises) / (2 * small_step), atol=1e-6)
+
+
+def test_the_gradient_is_the_difference_of_feature_expectations() -> None:
+    world = WORLDS["random"]()
+    w, mu = np.random.default_rng(2).normal(size=(2, world.n_parameters))
+    slope = Objective(dynamics_of(world), of_expectations(world, mu), 1.0, 1e-9)(w)[1]
+    policy = MaxCausalEntropy(world).soft_policy(w)
+    np.testing.assert_allclose(slope, kb.feature_expectations(world, policy) - mu, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_rows_are_the_likelihood_of_the_actions(name: str) -> None:
+    world = WORLDS[name]()
+    rows, temperature = expert(world), 0.7
+    w = np.random.default_rng(3).normal(size=world.n_parameters)
+    found = Objective(dynamics_of(world), of_rows(world, rows), temperature, 1e-12)(w)[0]
+    chances = MaxCausalEntropy(world, temperature=temperature).soft_policy(w).probabilities
+    per_episode = -np.log(chances[rows.states, rows.actions]).sum() / rows.n_episodes
+    assert found == pytest.approx(per_episode, rel=1e-8)
+
+
+def test_episodes_are_the_discounted_likelihood_where_nothing_is_left_to_chance() -> None:
+    """V(s_0) - sum_t d^t w.phi_t - d^T V(s_T) = -sum_t d^t log pi(a_t | s_t), cut or ended; rows in any order."""
+    world = kb.Gridworld(3, goal=8)
+    rows = kb.rollout(world, kb.Policy.uniform(world.n_states, world.n_actions), episodes=8, horizon=6, seed=0)
+    assert rows.terminated is not None
+    assert 0 < rows.terminated.sum() < 8  # some episodes end, some are cut
+    w = np.random.default_rng(4).normal(size=9)
+    logs = np.log(MaxCausalEntropy(world).soft_policy(w).probabilities[rows.states, rows.actions])
+    step = np.concatenate([np.arange((rows.episodes == e).sum()) for e in np.unique(rows.episodes)])
+    mixed = rows.take(np.lexsort((rows.episodes, step)))  # all first rows, then all second rows, ...
+    for shown in (rows, mixed):
+        found = Objective(dynamics_of(world), of_episodes(world, shown), 1.0, 1e-12)(w)[0]
+        assert found == pytest.approx(-(world.discount**step @ logs) / 8, rel=1e-8)
+
+
+@pytest.mark.parametrize("name", ["slippery", "random"])
+def test_exact_feature_expectations_give_the_weights_back(name: str) -> None:
+    """Weights of features that no shaping can imitate are identified: they are found, with the temperature's scale."""
+    world = WORLDS[name]()
+    truth = np.random.default_rng(5).normal(size=world.n_parameters)
+    model = MaxCausalEntropy(world, l2=1e-9, temperature=0.5)
+    mu = kb.feature_expectations(world, model.soft_policy(truth))
+    np.testing.assert_allclose(model.weights_from(mu), truth, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["grid", "goal"])
+def test_exact_feature_expectations_give_the_policy_back(name: str) -> None:
+    """A reward for each state is found only up to what does not change the policy, such as a constant."""
+    world = WORLDS[name]()
+    truth = np.random.default_rng(6).normal(size=world.n_parameters)
+    model = MaxCausalEntropy(world, l2=1e-9)
+    policy = model.soft_policy(truth)
+    again = model.soft_policy(model.weights_from(kb.feature_expectations(world, policy)))
+    np.testing.assert_allclose(again.probabilities, policy.probabilities, atol=1e-4)
+
+
+@pytest.mark.parametrize("match", ["episodes", "rows"])
+def test_a_boltzmann_experts_policy_is_recovered(match: str) -> None:
+    """From 2,000 episodes, mostly cut: chances err by a few times sqrt(1 / (4 * visits)), about 0.01."""
+    world = kb.Gridworld(3, slip=0.2)
+    truth = np.random.default_rng(7).normal(size=9)
+    model = MaxCausalEntropy(world, match=match)
+    rows = kb.rollout(world, model.soft_policy(truth), episodes=2000, horizon=10, seed=0)
+    found, wanted = model.policy(rows), model.soft_policy(truth)
+    assert np.abs(found.probabilities - wanted.probabilities).max() < 0.05
+    assert np.abs(wanted.probabilities - 1 / world.n_actions).max() > 0.2  # the random agent would fail
+    assert kb.evd(model.posterior(rows), world, truth).regret < 0.02
+
+
+def test_an_expert_who_never_errs_has_finite_weights() -> None:
+    world = small()
+    rows = kb.rollout(world, kb.plan(world, [0.0, 0.0, 0.0, 1.0]), episodes=20, horizon=5, seed=0)
+    post = MaxCausalEntropy(world).posterior(rows)
+    assert post.settings["search"]["converged"]
+    assert kb.evd(post, world, [0.0, 0.0, 0.0, 1.0]).mean < 1e-9
+
+
+def test_a_posterior_of_one_draw(tmp_path: Path) -> None:
+    rows = expert(small())
+    model = MaxCausalEntropy(small())
+    post = model.fit(kb.make_bank(small(), np.eye(4)[:2], episodes=2, horizon=4, seed=0)).posterior(rows, seed=3)
+    assert post.draws.shape == (1, 1, 4)
+    assert post.method == "MaxCausalEntropy"
+    assert post == model.posterior(rows, seed=3)
+    np.testing.assert_array_equal(post.map(), post.flat[0])
+    assert post.summary()["mean"].to_list() == pytest.approx(post.flat[0].tolist())
+    np.testing.assert_allclose(post.reward(rows).mean, post.flat[0][rows.states])
+    assert np.isfinite(kb.evd(post, small(), [0.0, 0.0, 0.0, 1.0]).mean)
+    post.save(tmp_path / "point.nc")
+    assert kb.load_posterior(tmp_path / "point.nc") == post
+
+
+def test_convexity_is_known() -> None:
+    assert Matching(np.array([1.0, 0.0]), np.zeros(1)).convex
+    assert not of_episodes(kb.Gridworld(2), expert(kb.Gridworld(2))).convex  # cut after five steps
+    assert of_episodes(corridor(), kb.Demonstrations([0, 1, 2], [0, 0, 0])).convex  # ends, though no row says so
+
+
+BAD_EXPERTS: dict[str, tuple[Any, str]] = {
+    "no demonstrations": ([[0, 1]], "must be Demonstrations"),
+    "no actions": (kb.Demonstrations(states=[0, 1]), "has no actions"),
+    "a state too many": (kb.Demonstrations(states=[0, 3, 4], actions=[0, 0, 0]), "row 3 has state 4"),
+    "an action too many": (kb.Demonstrations(states=[0, 3], actions=[0, 5]), "row 2 has action 5"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_EXPERTS)
+def test_bad_experts_are_refused(name: str) -> None:
+    rows, message = BAD_EXPERTS[name]
+    with pytest.raises(InputError, match=message):
+        MaxCausalEntropy(small()).posterior(rows)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"mdp": "grid"}, "kb.TabularMDP"),
+        ({"mdp": kb.Gridworld(2, horizon=5)}, "horizon=5"),
+        ({"l2": 0.0}, "l2=0.0 should be a positive"),
+        ({"temperature": "1"}, "temperature='1'"),
+        ({"match": "episods"}, "Did you mean 'episodes'"),
+    ],
+)
+def test_wrong_choices(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        MaxCausalEntropy(**({"mdp": small()} | wrong))
+
+
+def test_wrong_banks_and_seeds() -> None:
+    with pytest.raises(InputError, match="TaskBank"):
+        MaxCausalEntropy(small()).fit(expert(small()))
+    with pytest.raises(InputError, match="9 parameters"):
+        MaxCausalEntropy(small()).fit(kb.make_bank(kb.Gridworld(3), np.eye(9)[:2], episodes=2, horizon=4, seed=0))
+    with pytest.raises(InputError, match="seed"):
+        MaxCausalEntropy(small()).posterior(expert(small()), seed="0")

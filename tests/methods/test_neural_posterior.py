@@ -1,0 +1,310 @@
+"""The neural posterior against a conjugate posterior, and its parts against the same written out."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal, norm
+
+import kdbirl as kb
+from kdbirl.errors import InputError
+from kdbirl.methods import neural_posterior_plays
+from kdbirl.methods.neural_posterior import NeuralPosterior
+from kdbirl.methods.neural_posterior_network import (
+    MOST_CORRELATED,
+    Mixture,
+    NeuralPosteriorNetwork,
+    Sets,
+    drawn,
+    log_densities,
+    log_density,
+    mixtures,
+)
+from kdbirl.methods.neural_posterior_plays import InputScale, PlayGround
+from kdbirl.methods.reward_transform import RewardTransform
+from kdbirl.posterior.priors import Prior
+
+ROWS = 16  # of an expert of the toy
+CHOICES: dict[str, Any] = {"features": kb.Identity(), "hidden": (32, 32), "components": 2}
+
+
+def toy_bank(tasks: int, rows: int = 40, q: int = 2, low: float | None = None) -> kb.TaskBank:
+    """R ~ N(0, 1), or uniform from `low` to 1; every row is R + N(0, 1), an episode of its own."""
+    rng = np.random.default_rng(0)
+    rewards = rng.normal(size=(tasks, q)) if low is None else rng.uniform(low, 1, (tasks, q))
+    of_task = np.repeat(np.arange(tasks), rows)
+    states = rewards[of_task] + rng.normal(size=(len(of_task), q))
+    episodes = np.tile(np.arange(rows), tasks)
+    return kb.TaskBank.from_arrays(states, None, of_task, rewards, episodes=episodes)
+
+
+def toy_expert(seed: int, rows: int = ROWS) -> tuple[np.ndarray, kb.Demonstrations]:
+    rng = np.random.default_rng([seed, 7])
+    truth = rng.normal(size=2)
+    return truth, kb.Demonstrations(states=truth + rng.normal(size=(rows, 2)))
+
+
+@cache
+def trained() -> NeuralPosterior:
+    return NeuralPosterior(kb.Normal(0, 1), steps=2000, **CHOICES).fit(toy_bank(1000), n=ROWS)
+
+
+@cache
+def briefly(seed: int = 0) -> NeuralPosterior:
+    """Bounded rewards, any number of rows, few steps."""
+    return NeuralPosterior(kb.Uniform(-1, 1), steps=200, **CHOICES).fit(toy_bank(60, low=-1.0), seed=seed)
+
+
+@cache
+def of_corners() -> NeuralPosterior:
+    """The 2x2 grid, one task per cell."""
+    bank = kb.make_bank(kb.Gridworld(2), np.eye(4), episodes=20, horizon=10, seed=0)
+    return NeuralPosterior(kb.Uniform(0, 1), features=kb.OneHot(), hidden=(8,), components=2, steps=1500).fit(bank)
+
+
+def test_the_posterior_is_near_the_conjugate_one() -> None:
+    """R | x ~ N(sum x / (n + 1), 1 / (n + 1)). A thousand tasks leave a few hundredths of a nat; the prior is 2.2 off.
+
+    The Monte-Carlo error of the mean of 60 differences is about 0.02.
+    """
+    sd, lost = (ROWS + 1) ** -0.5, []
+    for seed in range(60):
+        truth, rows = toy_expert(seed)
+        mean = rows.states.sum(axis=0) / (ROWS + 1)
+        lost.append(norm(mean, sd).logpdf(truth).sum() - trained().log_density(rows, truth))
+    assert abs(np.mean(lost)) < 0.12
+    errors, spreads = [], []
+    for seed in range(10):
+        rows = toy_expert(seed)[1]
+        post = trained().posterior(rows)
+        errors.append((post.mean() - rows.states.sum(axis=0) / (ROWS + 1)) / sd)
+        spreads.append(post.flat.std(axis=0) / sd)
+    assert np.sqrt(np.mean(np.square(errors))) < 0.4
+    assert 0.85 < np.mean(spreads) < 1.2
+    assert trained().learnt is not None
+    assert trained()._ready().course.kept_step > 0
+
+
+def test_a_posterior_as_every_method_gives_it(tmp_path: Path) -> None:
+    _, rows = toy_expert(0)
+    post = trained().posterior(rows, seed=3)
+    assert post.method == "NeuralPosterior"
+    assert post.draws.shape == (1, 4000, 2)
+    assert post.names == toy_bank(2).reward_names
+    np.testing.assert_allclose(post.sample_stats["lp"][0, :9], trained().log_density(rows, post.flat[:9]), atol=1e-3)
+    assert post.prior_draws.shape == (4000, 2)
+    assert post.task_rewards.shape == (1000, 2)
+    assert {"prior", "training", "bank", "expert", "versions", "trained_for_rows"} <= set(post.settings)
+    assert post.convergence.ok, post.convergence.sentence
+    post.save(tmp_path / "posterior.nc")
+    assert kb.load_posterior(tmp_path / "posterior.nc") == post
+
+
+def test_same_seed_same_draws() -> None:
+    _, rows = toy_expert(1)
+    again = NeuralPosterior(kb.Uniform(-1, 1), steps=200, **CHOICES).fit(toy_bank(60, low=-1.0))
+    assert again.posterior(rows, seed=4) == briefly().posterior(rows, seed=4)
+    assert again.posterior(rows, seed=5) != again.posterior(rows, seed=4)
+    assert briefly(seed=1).posterior(rows, seed=4) != again.posterior(rows, seed=4)
+
+
+def test_the_order_of_rows_does_not_matter_and_their_number_does() -> None:
+    _, rows = toy_expert(2)
+    once = briefly().log_density(rows, np.zeros(2))
+    assert briefly().log_density(rows.take(np.arange(ROWS)[::-1]), np.zeros(2)) == pytest.approx(once, abs=1e-4)
+    twice = rows.take(np.tile(np.arange(ROWS), 2))
+    assert abs(briefly().log_density(twice, np.zeros(2)) - once) > 1e-3
+
+
+def test_draws_stay_in_the_support_of_the_prior() -> None:
+    model, (_, rows) = briefly(), toy_expert(3)
+    draws = model.posterior(rows).flat
+    assert np.abs(draws).max() <= 1
+    side = -1 + 2 * (np.arange(200) + 0.5) / 200
+    points = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    mass = np.exp(model.log_density(rows, points)).sum() * (2 / 200) ** 2
+    assert mass == pytest.approx(1, abs=0.02)  # the grid's edges, where densities of logistic values may rise
+    assert model.log_density(rows, [0.0, 1.5]) == -np.inf
+
+
+def some_mixture(q: int, components: int = 3) -> Mixture:
+    rng = np.random.default_rng(0)
+    network = NeuralPosteriorNetwork(4, (8,), q, components, rng)
+    sets = Sets(None, jnp.full((1, 5), 0.2), jnp.asarray([5.0]))
+    return mixtures(network, jnp.asarray(30 * rng.normal(size=(5, 4)), jnp.float32), sets)
+
+
+@pytest.mark.parametrize("q", [2, MOST_CORRELATED + 1])
+def test_the_mixture_is_one_of_normal_distributions(q: int) -> None:
+    mixture = some_mixture(q)
+    weight, mean, sd = (np.asarray(part[0], dtype=float) for part in mixture[:3])
+    below = np.zeros((3, q, q)) if mixture.lower is None else np.asarray(mixture.lower[0], dtype=float)
+    factors = below + np.eye(q) / sd[:, None, :]
+    covariances = np.linalg.inv(factors.transpose(0, 2, 1) @ factors)
+    z = np.random.default_rng(1).normal(size=q)
+    parts = [np.exp(w) * multivariate_normal(m, c).pdf(z) for w, m, c in zip(weight, mean, covariances, strict=True)]
+    assert log_densities(mixture, z[None])[0] == pytest.approx(np.log(sum(parts)), rel=1e-6)
+    in_training = jax.jit(log_density)(mixture, jnp.asarray(z[None], jnp.float32))[0]
+    assert float(in_training) == pytest.approx(np.log(sum(parts)), rel=1e-4)
+    draws = drawn(mixture, 40_000, np.random.default_rng(2))
+    middle = np.exp(weight) @ mean
+    spread = np.einsum("m,mij->ij", np.exp(weight), covariances + np.einsum("mi,mj->mij", mean - middle, mean - middle))
+    error = 5 * np.sqrt(np.diag(spread) / 40_000)
+    assert (np.abs(draws.mean(axis=0) - middle) < error).all()
+    np.testing.assert_allclose(np.cov(draws.T), spread, atol=0.06 * np.diag(spread).max())
+    assert q > MOST_CORRELATED or np.abs(spread[0, 1]) > 0.01  # or a wrong triangle would not be seen
+
+
+PRIORS: dict[str, Prior] = {
+    "box": kb.Uniform([-1, 0], [1, 5]).for_parameters(2),
+    "none": kb.Normal(0, 1).for_parameters(2),
+    "one": kb.TruncatedNormal([0, 0], 1, [-1, -np.inf], [np.inf, 2]).for_parameters(2),
+}
+
+
+@pytest.mark.parametrize("name", PRIORS)
+def test_rewards_and_their_place_on_the_line(name: str) -> None:
+    prior = PRIORS[name]
+    rewards = np.random.default_rng(0).uniform([-0.9, 0.1], [0.9, 1.9], (50, 2))
+    transform = RewardTransform.learn(prior, rewards)
+    z = transform.to_line(rewards)
+    np.testing.assert_allclose(z.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(z.std(axis=0), 1)
+    np.testing.assert_allclose(transform.to_reward(z), rewards, atol=1e-12)
+    step = 1e-6
+    slopes = (transform.to_reward(z + step) - transform.to_reward(z - step)) / (2 * step)
+    np.testing.assert_allclose(transform.log_slope(z), np.log(slopes).sum(axis=1), atol=1e-6)
+    far = np.array([[-50.0, -50.0], [50.0, 50.0]])
+    assert prior.contains(transform.to_reward(far)).all()
+
+
+def test_a_reward_on_a_bound_is_moved_inside() -> None:
+    transform = RewardTransform.learn(kb.Uniform(0, 1).for_parameters(4), np.eye(4))
+    assert np.isfinite(transform.to_line(np.eye(4))).all()
+    np.testing.assert_allclose(transform.to_reward(transform.to_line(np.eye(4))), np.eye(4), atol=0.011)
+
+
+def episodic_bank() -> kb.TaskBank:
+    """Task 0 has one episode, task 1 three, of 2, 3 and 4 rows, task 2 two; states tell the rows apart."""
+    tasks = np.repeat([0, 1, 2], [5, 9, 6])
+    episodes = np.concatenate([np.zeros(5), np.repeat([0, 1, 2], [2, 3, 4]), np.repeat([0, 1], 3)])
+    return kb.TaskBank.from_arrays(np.arange(20.0)[:, None], None, tasks, np.eye(3), episodes=episodes.astype(int))
+
+
+def test_plays_are_whole_episodes_of_one_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neural_posterior_plays, "DENSE", 0)
+    bank = episodic_bank()
+    ground = PlayGround.of(bank, kb.Identity().fit(bank), None)
+    tasks = np.tile([0, 1, 2], 300)
+    sets = ground.plays(tasks, np.random.default_rng(0))
+    assert sets.places is not None
+    for task, places, weight, size in zip(tasks, np.asarray(sets.places), sets.weight, sets.size, strict=True):
+        shown = places[: int(size)]
+        np.testing.assert_allclose(weight, (np.arange(len(weight)) < size) / size, rtol=1e-6)
+        assert len(set(shown)) == len(shown)
+        assert set(bank.tasks[shown]) == {task}
+        if task == 0:  # one episode: neighbours stay neighbours
+            np.testing.assert_array_equal(shown, (shown[0] + np.arange(len(shown))) % 5)
+            continue
+        episodes = bank.episode_index[shown]
+        for episode in dict.fromkeys(episodes.tolist()):  # whole, in order, but for the last
+            own, whole = shown[episodes == episode], np.flatnonzero(bank.episode_index == episode)
+            np.testing.assert_array_equal(own, whole[: len(own)])
+            assert len(own) == len(whole) or episode == episodes[-1]
+    starts = {int(places[0]) for task, places in zip(tasks, np.asarray(sets.places), strict=True) if task == 1}
+    assert starts == {5, 7, 10}
+    lengths = np.asarray(sets.size)[tasks == 1]
+    assert set(lengths) == set(range(1, 10))
+
+
+def test_a_named_number_of_rows_is_played_where_a_task_has_them() -> None:
+    bank = episodic_bank()
+    sets = PlayGround.of(bank, kb.Identity().fit(bank), 6).plays(np.array([0, 1, 2]), np.random.default_rng(0))
+    np.testing.assert_array_equal(sets.size, [5, 6, 6])
+
+
+def test_weights_of_distinct_rows_are_the_same_as_rows_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = kb.Gridworld(2)
+    bank = kb.make_bank(world, np.eye(4), episodes=5, horizon=6, seed=0)
+    features = kb.OneHot().fit(bank)
+    ground = PlayGround.of(bank, features, None)
+    rows = jnp.asarray(ground.table(InputScale.learn(ground.rows, features.discrete_columns)))
+    network = NeuralPosteriorNetwork(rows.shape[1], (8,), 4, 2, np.random.default_rng(0))
+    tasks = np.array([0, 1, 2, 3, 3])
+    together = ground.plays(tasks, np.random.default_rng(1))
+    monkeypatch.setattr(neural_posterior_plays, "DENSE", 0)
+    apart = ground.plays(tasks, np.random.default_rng(1))
+    assert together.places is None
+    assert apart.places is not None
+    np.testing.assert_allclose(network.embedding(rows, together), network.embedding(rows, apart), atol=1e-5)
+
+
+def test_few_tasks_are_not_learnt_by_heart() -> None:
+    """Four corners: whichever is held out is no likelier for having learnt the others."""
+    world = kb.Gridworld(2)
+    post = of_corners().posterior(kb.rollout(world, kb.plan(world, np.eye(4)[3]), episodes=5, horizon=10, seed=1))
+    assert post.settings["training"]["outcome"] == "stopped early"
+    assert post.settings["training"]["kept_step"] < 500
+    assert post.flat.std(axis=0).min() > 0.1
+    assert post.reward_features is not None
+
+
+def test_tasks_outside_the_support_are_left_out() -> None:
+    model = NeuralPosterior(kb.Uniform(-1, 0.95), steps=1, **CHOICES).fit(toy_bank(60, low=-1.0))
+    notes = model.posterior(toy_expert(0)[1]).settings["notes"]
+    assert any("outside the prior's support" in note for note in notes)
+
+
+def test_another_number_of_rows_is_noted() -> None:
+    more = trained().posterior(toy_expert(0, rows=60)[1]).settings["notes"]
+    assert any("up to 16 rows, the expert has 60" in note for note in more)
+    fewer = trained().posterior(toy_expert(0, rows=3)[1]).settings["notes"]
+    assert any("fit(bank, n=3)" in note for note in fewer)
+
+
+def test_bad_inputs_are_refused() -> None:
+    model = NeuralPosterior(kb.Normal(0, 1))
+    with pytest.raises(InputError, match="has not been fitted"):
+        model.posterior(toy_expert(0)[1])
+    with pytest.raises(InputError, match="TaskBank"):
+        model.fit(toy_expert(0)[1])
+    with pytest.raises(InputError, match="The bank has one task"):
+        model.fit(toy_bank(1))
+    with pytest.raises(InputError, match="n='5'"):
+        model.fit(toy_bank(2), n="5")
+    with pytest.raises(InputError, match="seed"):
+        model.fit(toy_bank(2), seed=-1)
+    with pytest.raises(InputError, match="excludes every training reward"):
+        NeuralPosterior(kb.Uniform(8, 9)).fit(toy_bank(2))
+    with pytest.raises(InputError, match="must be Demonstrations"):
+        briefly().posterior([[0.0, 1.0]])
+    with pytest.raises(InputError, match="shape"):
+        briefly().log_density(toy_expert(0)[1], [0.0, 1.0, 2.0])
+
+
+def test_experts_unlike_the_bank_are_refused() -> None:
+    model = of_corners()
+    with pytest.raises(InputError, match="needs actions"):
+        model.posterior(kb.Demonstrations(states=[0, 1], n_states=4))
+    with pytest.raises(InputError, match=r"[Rr]ow 2"):
+        model.posterior(kb.Demonstrations(states=[0, 9], actions=[0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"prior": 1.0}, "not a prior"),
+        ({"components": 0}, "components"),
+        ({"steps": 1.5}, "steps"),
+        ({"hidden": ()}, "hidden"),
+        ({"held_out": 0}, "held_out=0"),
+        ({"learning_rate": -1}, "learning_rate=-1"),
+    ],
+)
+def test_wrong_choices(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        NeuralPosterior(**({"prior": kb.Uniform(0, 1)} | wrong))
