@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import warnings
@@ -99,7 +100,7 @@ def test_interrupting_is_exit_code_130(failing_verb, capsys):
 
 
 def test_a_closed_pipe_is_no_traceback():
-    program = f"{sys.executable} -m kdbirl --help | true"
+    program = f"{shlex.quote(sys.executable)} -m kdbirl --help | true"
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=False)
     assert done.stderr == ""
 

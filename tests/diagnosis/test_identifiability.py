@@ -14,6 +14,9 @@ from kdbirl.likelihood.ckde import CKDE
 from kdbirl.likelihood.kernels import as_kernel, on_columns
 from kdbirl.posterior.priors import Prior
 
+# tasks that say nothing about a parameter are what some tests are about; the warning has its own test
+pytestmark = pytest.mark.filterwarnings("ignore::kdbirl.errors.IdentifiabilityWarning")
+
 RNG = np.random.default_rng(0)
 
 

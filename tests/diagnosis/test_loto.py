@@ -177,7 +177,7 @@ def test_an_expert_longer_than_any_training_task_gets_a_lower_power_and_a_note()
     model = model_of().fit(shifted_normals(episodes=3))
     short, long = model.fitted.choices.for_rows(30), model.fitted.choices.for_rows(300)
     assert long.power == pytest.approx(short.power / 10)
-    assert any("has 30 rows, the expert 300" in note for note in long.bandwidths.notes)
+    assert any("has only 30 rows, and the expert 300" in note for note in long.bandwidths.notes)
 
 
 def test_tasks_outside_the_prior_do_not_play():

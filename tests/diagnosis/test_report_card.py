@@ -17,6 +17,9 @@ from kdbirl.report.card_text import card_text
 from .conjugate import normal_posteriors
 from .models import bank_of, expert_at, model_of, normal_draws, scattered
 
+# tasks that say nothing about a parameter are what some tests are about; the warning has its own test
+pytestmark = pytest.mark.filterwarnings("ignore::kdbirl.errors.IdentifiabilityWarning")
+
 PARTS = ("convergence", "identifiability", "support", "calibration", "sensitivity")
 
 
@@ -219,7 +222,9 @@ def test_sensitivity_red_amber_and_green():
 
 def test_sensitivity_says_what_to_do_about_a_prior():
     found = sensitivity(lambda change: normal_draws([2 * change.prior], [1.0]), changes=[Change(prior=2.0)])
-    assert "Say why the prior" in card(sensitivity=found)["sensitivity"][1]
+    colour, sentence = card(sensitivity=found)["sensitivity"]
+    assert colour == "amber"  # behaviour does not reveal everything: a prior that matters is no fault of the data
+    assert "say why it is so wide" in sentence
     assert "loto" in moved(1.2)[1]
 
 

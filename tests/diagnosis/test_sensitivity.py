@@ -13,6 +13,9 @@ from kdbirl.report.calibration_plots import plot_sensitivity
 
 from .models import bank_of, expert_at, model_of, normal_draws
 
+# tasks that say nothing about a parameter are what some tests are about; the warning has its own test
+pytestmark = pytest.mark.filterwarnings("ignore::kdbirl.errors.IdentifiabilityWarning")
+
 OBSERVED, ROWS = np.array([0.8, 0.1]), 4.0
 
 

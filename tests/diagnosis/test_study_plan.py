@@ -44,16 +44,17 @@ def test_a_part_of_the_other_tasks_is_drawn_anew_for_each_play_and_never_the_tas
     assert len(np.unique(part.kept, axis=0)) > 5
 
 
-def sizes(contractions, tasks, rows):
-    return tuple(PlannedSize(k, n, c, 1.0, 0.1, 0.9) for c, k, n in zip(contractions, tasks, rows, strict=True))
+def sizes(scores, tasks, rows):
+    return tuple(PlannedSize(k, n, 0.5, score, 0.1, 0.9) for score, k, n in zip(scores, tasks, rows, strict=True))
 
 
 @pytest.mark.parametrize(
     ("by_tasks", "by_rows", "advice"),
     [
-        ((0.3, 0.6), (0.5, 0.6), "30% of the prior's variance, that of rows a further 10%: more training tasks would"),
-        ((0.6, 0.55), (0.3, 0.6), "no more of the prior's variance, that of rows a further 30%: more demonstrations"),
-        ((0.1, 0.11), (0.1, 0.1), "look for better features"),
+        ((0.3, 1.1), (0.8, 1.1), "more training tasks would help most"),
+        ((1.0, 0.9), (0.3, 0.9), "more demonstrations of the new task would help most"),
+        ((0.9, 1.0), (1.0, 1.0), "+0.10 +- 0.14 for training tasks, +0.00 +- 0.14 for demonstrations"),
+        ((0.9, 1.0), (1.0, 1.0), "neither is clearly worth more than its error"),
     ],
 )
 def test_the_sentence_names_what_helped(by_tasks, by_rows, advice):

@@ -119,8 +119,20 @@ def test_small_tasks_and_imbalance():
     assert "Tasks with fewer than 10 rows, too few to tell a task by: task 0." in lines
     assert 'task_weights="equal" stops it' in lines
     assert "times the rows" not in " ".join(assessed(bank((30, 40, 50)), expert).describe())
-    many = assessed(bank((30, 400)), np.zeros((200, 2)))  # a quarter of the expert's rows is 50
-    assert many.small_tasks == ("task 0",)
+    assert assessed(bank((30, 400)), np.zeros((200, 2))).small_tasks == ()  # a long expert makes no task small
+
+
+def test_a_row_that_training_shows_seldom_is_thin_and_not_outside():
+    """Three twins of the expert's row among training rows that have three twins each: rare, but where tasks have been."""
+    cells = np.arange(40.0)
+    rows = np.repeat(np.stack([cells, cells], axis=1), 3, axis=0)
+    tasks = np.tile([0, 1, 2], 40)
+    order = np.argsort(tasks, kind="stable")
+    kernel = on_columns(as_kernel("gaussian"), NAMES, {})
+    ckde = CKDE.from_rows(rows[order], tasks[order], np.eye(3), kernel, RadialKernel())
+    found = assess_support(ckde, np.array([[7.0, 7.0], [7.5, 700.0]]), np.array([0.05]), NAMES, ("a", "b", "c"))
+    assert found.outside.tolist() == [False, True]
+    assert found.thin.tolist() == [True, False]
 
 
 def test_labels_that_no_training_task_shows():

@@ -22,6 +22,7 @@ from kdbirl.posterior.record import names_of
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 HEADLINE = 0.9  # the level that sentences and the report card speak of
+FAR_BELOW = 0.08  # of coverage: less than this is not called as promised, whatever the interval says
 PER_BIN = 5  # expected truths in each bin of a rank histogram: fewer, and chi-square is no approximation
 MOST_BINS = 20
 
@@ -100,6 +101,8 @@ class Calibration:
             return "the posterior is wider than it needs to be"
         if self.p_value < 0.01:
             return f"the coverage is as promised, but the ranks are not uniform (p = {self.p_value:.1g})"
+        if self.headline[1] < level - FAR_BELOW:
+            return "fewer than promised, though so few tasks do not prove it"
         return "as promised, as far as so many tasks can tell"
 
     def to_dict(self) -> dict[str, Any]:

@@ -109,7 +109,9 @@ class Loto:
 
 @dataclass(frozen=True)
 class LotoSettings:
-    """What the search may try. `power`: one power to keep to, instead of choosing it.
+    """What the search may try: `KDBIRL(bandwidth=kb.LotoSettings(...))`.
+
+    h_factors, h_reward_factors: candidates, as multiples of the median rule's bandwidths; powers: of the likelihood.
 
     objective(truth (q,), points (P, q), weights (P,)) -> a number, higher is better, replaces the score: for instance
     minus the expected value difference in a known world (`kb.evd_objective`).
@@ -132,9 +134,9 @@ def why_not(ckde: CKDE, prior: Prior) -> str | None:
     distinct, q = len(np.unique(ckde.task_rewards, axis=0)), ckde.task_rewards.shape[1]
     if distinct < q + 3:
         return f"{distinct} training rewards are too few for {q} parameters (at least {q + 3} are needed)"
-    inside = int(prior.contains(ckde.task_rewards).sum())
-    if inside < max(q, 3):
-        return f"only {inside} training rewards lie in the prior's support"
+    inside = len(np.unique(ckde.task_rewards[prior.contains(ckde.task_rewards)], axis=0))
+    if inside < q + 3:
+        return f"only {inside} training rewards lie in the prior's support (at least {q + 3} are needed)"
     if all_extrapolate(ckde.task_rewards):
         return (
             "every training reward lies far outside the others, so that leaving it out tests nothing but extrapolation"
@@ -294,12 +296,12 @@ def _notes(
     """What a user should know of the choice."""
     tasks = len(np.unique(search._held_out.tasks))
     notes = [
-        f"loto: chosen for {n} rows by leaving out each of {tasks} tasks; mean score {means[chosen]:.2f} +- "
+        f"loto: chosen for {played} rows by leaving out each of {tasks} tasks; mean score {means[chosen]:.2f} +- "
         f"{errors[chosen]:.2f} (the prior has 0), unbounded {raw[chosen]:.2f}"
     ]
     if played < n:
         notes.append(
-            f"loto: a typical training task has {played} rows, the expert {n}; the choice is for {played} rows, and "
+            f"loto: a typical training task has only {played} rows, and the expert {n}: checked with {played}, and "
             f"the power is scaled by {played / n:.2g} so that the posterior is no narrower"
         )
     if means[chosen] < CAUTION * errors[chosen]:

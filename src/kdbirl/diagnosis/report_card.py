@@ -96,10 +96,16 @@ def _of_support(found: Support) -> Card:
             "the expert goes, or check that features and units agree."
         )
     problems = [f"{found.sentence} Look at these rows before you rely on the result."] if share > MANY_OUTSIDE else []
+    if found.thin.mean() > MOST_OUTSIDE:
+        problems.append(
+            f"{int(found.thin.sum())} of {len(found.thin)} expert rows rest on fewer than 5 effective training rows: "
+            "seen in training, but seldom. Add demonstrations of the training tasks, or use a wider h."
+        )
     if found.small_tasks:
         verb = "has" if len(found.small_tasks) == 1 else "have"
         problems.append(
-            f"{listed(found.small_tasks)} {verb} fewer than {found.fewest_in_task} rows, too few to tell a task by: "
+            f"{_tasks(found.small_tasks)} {listed(found.small_tasks)} {verb} fewer than {found.fewest_in_task} rows, "
+            "too few to tell a task by: "
             "add demonstrations or leave them out."
         )
     if found.imbalance > LARGEST_IMBALANCE and not found.equal_weights:
@@ -141,8 +147,23 @@ def _remedy(change: str) -> str:
     return "Let held-out tasks choose (bandwidth='loto')."
 
 
+def _tasks(names: Sequence[str]) -> str:
+    return "Training task" if len(names) == 1 else "Training tasks"
+
+
+def _moved_by_bandwidths(found: Sensitivity) -> bool:
+    """Whether another change than the prior's moves a mean as far."""
+    others = [not change.startswith("prior") for change in found.changes]
+    return bool((np.abs(found.shift[others]) >= MOVED).any())
+
+
 def _of_sensitivity(found: Sensitivity) -> Card:
     change, name, shift = found.largest
+    if abs(shift) >= MOVED and change.startswith("prior") and not _moved_by_bandwidths(found):
+        return "amber", (
+            f"The prior's width matters: with {change}, the mean of {name!r} moves by {abs(shift):.2g} sd. What "
+            "behaviour does not reveal, such as the size of the weights, the prior decides: say why it is so wide."
+        )
     if abs(shift) >= MOVED:
         return "red", (
             f"The answer depends on a choice, not on the data alone: with {change}, the mean of {name!r} moves by "

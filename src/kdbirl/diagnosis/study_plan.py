@@ -20,7 +20,6 @@ from kdbirl.progress import Progress, Silent
 
 QUICK = LotoSettings(h_factors=(0.25, 1.0), h_reward_factors=tuple((2.0 ** np.arange(-3.0, 0.5, 0.5)).tolist()))
 SHARES = (0.25, 0.5, 1.0)  # of the other tasks
-WORTH_MENTION = 0.02  # of the prior's variance: less is noise
 FEWEST = 3  # tasks, below which there is nothing to interpolate between
 
 
@@ -47,14 +46,15 @@ class StudyPlan:
     @property
     def sentence(self) -> str:
         """What more tasks, and more rows, have given so far."""
-        tasks, rows = _gain(self.by_tasks), _gain(self.by_rows)
-        if max(tasks, rows) < WORTH_MENTION:
-            return "Neither more tasks nor more rows have narrowed the posterior much: look for better features first."
-        more = "more training tasks" if tasks >= rows else "more demonstrations of the new task"
-        return (
-            f"The last doubling of tasks explained {_share(tasks)} of the prior's variance, that of rows "
-            f"{_share(rows)}: {more} would help most."
+        gains = {"training tasks": _gain(self.by_tasks), "demonstrations of the new task": _gain(self.by_rows)}
+        words = ", ".join(f"{gain:+.2f} +- {error:.2f} for {what}" for what, (gain, error) in gains.items())
+        clear = {what: gain for what, (gain, error) in gains.items() if gain > 2 * error}
+        advice = (
+            f"more {max(clear, key=lambda what: clear[what])} would help most"
+            if clear
+            else "neither is clearly worth more than its error; better features, or tasks of another kind, may be"
         )
+        return f"What the last doubling added to the score of the truth: {words}: {advice}."
 
     def describe(self) -> list[str]:
         """A table of at most 80 columns."""
@@ -115,18 +115,18 @@ def _extrapolated(measured: tuple[PlannedSize, ...]) -> PlannedSize:
     return PlannedSize(2 * last.tasks, last.rows, contraction, np.nan, np.nan, np.nan, measured=False)
 
 
-def _gain(sizes: tuple[PlannedSize, ...]) -> float:
-    """The further share of the prior's variance that the last measured doubling took away."""
+def _gain(sizes: tuple[PlannedSize, ...]) -> tuple[float, float]:
+    """What the last measured doubling added to the mean score, and a standard error of it.
+
+    The same tasks play both sizes, so the true error is smaller than this, which takes them as independent.
+    """
     measured = [size for size in sizes if size.measured]
     if len(measured) < 2:
-        return 0.0
+        return 0.0, 0.0
     before, last = measured[-2:]
-    doublings = max(np.log2(last.tasks / before.tasks) + np.log2(last.rows / before.rows), 1e-9)
-    return float((last.contraction - before.contraction) / max(doublings, 1.0))
-
-
-def _share(gain: float) -> str:
-    return f"a further {gain:.0%}" if gain >= WORTH_MENTION else "no more"
+    doublings = max(np.log2(last.tasks / before.tasks) + np.log2(last.rows / before.rows), 1.0)
+    error = np.hypot(last.standard_error, before.standard_error)
+    return float((last.score - before.score) / doublings), float(error / doublings)
 
 
 def _line(size: PlannedSize) -> str:

@@ -6,8 +6,10 @@ The effective number of training rows behind expert row i, over all tasks (repea
 
 A far row can still have many equally far rows behind it, so its density, sum_j K_ij / m, is also held against that of
 training rows, each of them left out with its own task, as the test task is a task of its own. Both are free of units.
-An expert row is *outside* if fewer than `FEWEST_ROWS` effective rows are behind it, if its density is below the
-`LOWEST_SHARE` quantile of the training rows', or if it has a label that no training task shows.
+An expert row is *outside* if its density is below the `LOWEST_SHARE` quantile of the training rows', if fewer than
+`FEWEST_ROWS` effective rows are behind it *and* its density is among the lowest `RARE_SHARE`, or if it has a label that
+no training task shows. A row with few rows behind it that is otherwise as dense as training rows is *thin*: seen, but
+seldom, which a narrow h makes of many rows.
 """
 
 from collections.abc import Sequence
@@ -26,6 +28,7 @@ from kdbirl.progress import Progress
 
 FEWEST_ROWS = 5.0  # effective training rows behind an expert row
 LOWEST_SHARE = 0.001  # quantile of the training rows' own densities
+RARE_SHARE = 0.05  # the same, for rows that also have few rows behind them
 MOST_SAMPLED, FEWEST_SAMPLED = 2000, 200  # training rows whose density is asked for
 MOST_PAIRS = 400_000_000  # kernel evaluations spent on them, unless that leaves too few rows
 FEWEST_IN_TASK = 10  # rows
@@ -37,7 +40,8 @@ class Support:
     """How well training rows support each of n expert rows.
 
     effective_rows `(n,)`: n_eff. relative_density `(n,)`: log of the density at each row over that of the median
-    training row. few `(n,)`, unusual `(n,)`, unseen `(n,)`: why a row is outside; outside `(n,)`: any of them.
+    training row. few `(n,)`, unusual `(n,)`, unseen `(n,)`: why a row is outside; outside `(n,)`: any of them; thin
+    `(n,)`: inside, with few effective rows.
     small_tasks: names of tasks with fewer than `fewest_in_task` rows. imbalance: largest task / smallest, in rows.
     """
 
@@ -54,6 +58,10 @@ class Support:
     @property
     def outside(self) -> Bool[np.ndarray, " n"]:
         return self.few | self.unusual | self.unseen
+
+    @property
+    def thin(self) -> Bool[np.ndarray, " n"]:
+        return (self.effective_rows < FEWEST_ROWS) & ~self.outside
 
     @property
     def share_outside(self) -> float:
@@ -85,9 +93,10 @@ class Support:
     def describe(self) -> list[str]:
         """Lines for a terminal: the finding, why rows are outside, and what is wrong with tasks."""
         reasons = {
-            f"fewer than {FEWEST_ROWS:g} effective training rows behind them": self.few,
+            f"a low density and fewer than {FEWEST_ROWS:g} effective training rows behind them": self.few,
             "a lower density than nearly every training row": self.unusual,
             "a label that no training task shows": self.unseen,
+            f"fewer than {FEWEST_ROWS:g} effective training rows (seen in training, but seldom)": self.thin,
         }
         lines = [f"Expert rows with {why}: {int(rows.sum())}." for why, rows in reasons.items() if rows.any()]
         if self.small_tasks:
@@ -106,6 +115,7 @@ class Support:
             "share_outside": self.share_outside,
             "outside": (np.flatnonzero(self.outside) + 1).tolist(),
             "too_few_rows_behind": int(self.few.sum()),
+            "thin": int(self.thin.sum()),
             "unusual": int(self.unusual.sum()),
             "unseen_labels": int(self.unseen.sum()),
             "effective_rows": self.effective_rows.tolist(),
@@ -128,7 +138,7 @@ def assess_support(
 ) -> Support:
     """Support of expert feature rows. Costs twice the likelihood's kernel sums, and a bounded sample of training rows.
 
-    A task is small with fewer than 10 rows, than features + 1, or than a quarter of the expert's rows.
+    A task is small with fewer than 10 rows, or than features + 1.
     """
     values, index, _ = distinct_rows(expert)
     logs = _log_total(ckde, values, ckde.kernel, h, progress)
@@ -137,18 +147,19 @@ def assess_support(
     effective = np.exp(np.where(reached, 2 * logs - np.where(reached, squares, 0.0), -np.inf))
     typical = training_densities(ckde, h, seed)
     density = logs - np.log(ckde.weights.sum())
-    lowest = float(np.quantile(typical, LOWEST_SHARE, method="lower")) if len(typical) else -np.inf
+    shares = (LOWEST_SHARE, RARE_SHARE)
+    lowest, rare = np.quantile(typical, shares, method="lower") if len(typical) else (-np.inf, np.inf)
     middle = float(np.median(typical)) if len(typical) else 0.0
     unusual = density < lowest - 1e-9
     return Support(
         effective_rows=effective[index],
         relative_density=(density - (middle if np.isfinite(middle) else 0.0))[index],
-        few=(effective < FEWEST_ROWS)[index],
+        few=((effective < FEWEST_ROWS) & (density < rare))[index],
         unusual=unusual[index],
         unseen=unseen_labels(expert, feature_names),
         task_names=tuple(task_names),
         task_rows=ckde.rows_per_task,
-        fewest_in_task=max(FEWEST_IN_TASK, expert.shape[1] + 1, -(-len(expert) // 4)),
+        fewest_in_task=max(FEWEST_IN_TASK, expert.shape[1] + 1),
         equal_weights=ckde.task_weights == "equal",
     )
 

@@ -38,6 +38,11 @@ class Diagnosis:
     policies: PolicyClasses | None = None
     plan: StudyPlan | None = None
 
+    def __repr__(self) -> str:
+        """The report card, a line each; `kb.plot_calibration(d.calibration)` and the like show what is behind it."""
+        lines = [f"  {name} ({colour}): {text}" for name, (colour, text) in self.posterior.report_card().items()]
+        return "\n".join(["Diagnosis", *lines])
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON: the report card, and every finding."""
         parts = {name: part for name, part in vars(self).items() if name != "posterior" and part is not None}
@@ -46,8 +51,8 @@ class Diagnosis:
 
 
 def diagnose(
-    model: KDBIRL,
-    posterior: Posterior,
+    model: Any,
+    posterior: Any,
     calibrate: bool = False,
     sensitivity: bool = False,
     plan: bool = False,
@@ -59,6 +64,9 @@ def diagnose(
     calibrate: leave out each training task in turn. sensitivity: other bandwidths, powers and priors. plan: what more
     tasks or rows would give. mdp: the world, for the policies that the draws lead to. Each costs up to a minute.
     """
+    if not isinstance(model, KDBIRL) or not isinstance(posterior, Posterior):
+        given = f"{type(model).__name__} and {type(posterior).__name__}"
+        raise InputError(f"diagnose takes a fitted KDBIRL and a posterior of it, in this order, not {given}.")
     fitted = model.fitted
     if fitted is None:
         raise InputError("This KDBIRL has not been fitted: call fit(bank) first.")

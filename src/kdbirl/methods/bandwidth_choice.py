@@ -54,8 +54,14 @@ class Choices:
             settings = self.settings if self.power is None else replace(self.settings, powers=(self.power,))
             found = leave_one_task_out(self.ckde, self.plays, self.prior, self.start, n, self.names, settings, progress)
             power = found.power if self.power is None else self.power
-            self._found[n] = Choice(found.bandwidths, power, found)
+            widths = replace(found.bandwidths, notes=(*self.start.notes, *found.notes))
+            self._found[n] = Choice(widths, power, found)
         return self._found[n]
+
+    @property
+    def latest(self) -> Bandwidths:
+        """The bandwidths that were last chosen, or those that a search would start from."""
+        return next(reversed(self._found.values())).bandwidths if self._found else self.start
 
     def calibration(self, n: int, progress: Progress | None = None) -> Calibration:
         """How far the choice for n rows can be trusted, by the training tasks that are left out in turn."""

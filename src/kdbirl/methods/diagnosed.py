@@ -7,7 +7,7 @@ import numpy as np
 
 from kdbirl.diagnosis.calibration import Calibration
 from kdbirl.diagnosis.identifiability import Identifiability, identify, principal_contractions
-from kdbirl.diagnosis.report_card import card
+from kdbirl.diagnosis.report_card import NOT_ASSESSED, card
 from kdbirl.diagnosis.scale import scale_and_direction
 from kdbirl.diagnosis.sensitivity import Sensitivity
 from kdbirl.diagnosis.support import Support, assess_support
@@ -60,6 +60,9 @@ def with_findings(
     )
     cards = card(None, identifiability, support, calibration, sensitivity, contractions)
     cards.pop("convergence")  # the posterior knows its own
+    fell_back = [note for note in choice.bandwidths.notes if note.startswith("loto: ")]
+    if calibration is None and fell_back:
+        cards["calibration"] = (NOT_ASSESSED, f"Nobody has checked these intervals: {fell_back[-1][6:]}.")
     scale = scale_and_direction(posterior.flat, posterior.names, posterior.prior_draws)
     found = {
         "identifiability": _compact(identifiability),

@@ -150,12 +150,12 @@ class KDBIRL:
     def identifiability(self, n: Any = None) -> Identifiability:
         """What the training tasks can say about the reward, whatever an expert does: rank, directions, what would help.
 
-        n: for how many expert rows, where "loto" chooses by it; the directions themselves seldom depend on it.
+        n: for how many expert rows, where "loto" chooses h' by it; not given, with the h' that was last chosen. The
+        directions do not depend on it, but their strengths and the gaps between tasks, in units of h', do.
         """
         fitted = self._ready()
-        rows = int(np.median(fitted.choices.plays.sizes)) if n is None else row_count(n)
-        known = fitted.ckde.informed_directions() is not None  # then h' only scales the strengths: no search for it
-        widths = fitted.choices.start if known and n is None else fitted.choices.for_rows(rows).bandwidths
+        choices = fitted.choices
+        widths = choices.latest if n is None else choices.for_rows(row_count(n)).bandwidths
         return identify(fitted.ckde, fitted.prior, fitted.reward_names, widths.h_reward)
 
     def calibration(self, n: Any, progress: Progress | None = None) -> Calibration:
@@ -229,6 +229,7 @@ class KDBIRL:
         if not asks_for_loto(self.bandwidth):
             return chosen(fixed_bandwidths(self.bandwidth, ckde, seed), power)
         start = by_rule(FALLBACK, ckde, seed)
+        start = replace(start, notes=(*start.notes, *outside_the_prior(prior, bank)))
         instead = fallback(self.bandwidth, ckde, prior, start)
         if instead is not None:
             return chosen(instead, power)
@@ -338,6 +339,13 @@ class KDBIRL:
             "versions": package_versions(),
             **({"pareto_k": draws.facts["pareto_k"]} if "pareto_k" in draws.facts else {}),
         }
+
+
+def outside_the_prior(prior: Prior, bank: TaskBank) -> tuple[str, ...]:
+    """A note where the prior calls some training rewards impossible."""
+    count = int((~prior.contains(bank.rewards)).sum())
+    some = f"{count} of {bank.n_tasks} training rewards lie outside the prior's support"
+    return (f"{some}: if they are possible, widen the prior",) if count else ()
 
 
 def check_support(prior: Prior, bank: TaskBank) -> None:
