@@ -123,7 +123,7 @@ def test_small_tasks_and_imbalance():
 
 
 def test_a_row_that_training_shows_seldom_is_thin_and_not_outside():
-    """Three twins of the expert's row among training rows that have three twins each: rare, but where tasks have been."""
+    """Three twins of the expert's row, among training rows with three twins each: rare, but where tasks have been."""
     cells = np.arange(40.0)
     rows = np.repeat(np.stack([cells, cells], axis=1), 3, axis=0)
     tasks = np.tile([0, 1, 2], 40)

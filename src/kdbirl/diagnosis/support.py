@@ -154,7 +154,7 @@ def assess_support(
     return Support(
         effective_rows=effective[index],
         relative_density=(density - (middle if np.isfinite(middle) else 0.0))[index],
-        few=((effective < FEWEST_ROWS) & (density < rare))[index],
+        few=((effective < FEWEST_ROWS) & (density < rare - 1e-9))[index],
         unusual=unusual[index],
         unseen=unseen_labels(expert, feature_names),
         task_names=tuple(task_names),
