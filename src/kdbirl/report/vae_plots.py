@@ -99,4 +99,4 @@ def _correlations(axes: Axes, diagnosis: LatentDiagnosis) -> None:
     panels.plain(axes.set_title("Correlation with the inputs", loc="left"))
     bar = axes.figure.colorbar(picture, ax=axes, shrink=0.9, pad=0.01, ticks=[-1, 0, 1])
     bar.ax.tick_params(labelsize=SMALL, length=0)
-    bar.outline.set_visible(False)
+    bar.ax.spines[:].set_visible(False)
