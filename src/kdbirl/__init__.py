@@ -58,6 +58,8 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.methods.behaviour_cloning import BehaviourCloning as BehaviourCloning
     from kdbirl.methods.behaviour_cloning import CloningAgent as CloningAgent
     from kdbirl.methods.birl import BIRL as BIRL
+    from kdbirl.methods.birl_table import BIRLTable as BIRLTable
+    from kdbirl.methods.birl_temperature import likeliest_alpha as likeliest_alpha
     from kdbirl.methods.informative_prior import RewardPrior as RewardPrior
     from kdbirl.methods.informative_prior import informative_prior as informative_prior
     from kdbirl.methods.kdbirl import KDBIRL as KDBIRL
@@ -157,6 +159,8 @@ _MODULE_OF = {
     "BehaviourCloning": "kdbirl.methods.behaviour_cloning",
     "CloningAgent": "kdbirl.methods.behaviour_cloning",
     "BIRL": "kdbirl.methods.birl",
+    "BIRLTable": "kdbirl.methods.birl_table",
+    "likeliest_alpha": "kdbirl.methods.birl_temperature",
     "RewardPrior": "kdbirl.methods.informative_prior",
     "informative_prior": "kdbirl.methods.informative_prior",
     "KDBIRL": "kdbirl.methods.kdbirl",

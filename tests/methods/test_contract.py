@@ -44,7 +44,9 @@ METHODS = {
 }
 POINTS = ("maximum entropy",)
 all_methods = pytest.mark.parametrize("name", METHODS)
-every_fit = pytest.mark.parametrize("make", [*METHODS.values(), lambda: BehaviourCloning(world())], ids=str)
+every_fit = pytest.mark.parametrize(
+    "make", [*METHODS.values(), lambda: BehaviourCloning(world())], ids=[*METHODS, "BehaviourCloning"]
+)
 
 
 @cache

@@ -10,6 +10,7 @@ import typer
 
 from kdbirl import __version__
 from kdbirl.cli import compilation_cache
+from kdbirl.cli.compare import compare
 from kdbirl.cli.demos import demos
 from kdbirl.cli.diagnose import diagnose
 from kdbirl.cli.doctor import doctor
@@ -35,6 +36,9 @@ app.command(
 )(fit)
 app.command(epilog="Example: kdbirl diagnose run --calibrate --sensitivity")(diagnose)
 app.command(epilog="Example: kdbirl evaluate run --world grid/world.json")(evaluate)
+app.command(epilog="Example: kdbirl compare --env gridworld:2 --methods kdbirl,birl,avril --rows 10,100 --out grid")(
+    compare
+)
 app.command(epilog="Example: kdbirl reproduce contraction --out reproduction")(reproduce)
 app.command(epilog="Example: kdbirl doctor --json")(doctor)
 

@@ -1,0 +1,200 @@
+"""Methods x test tasks x n x seeds: every method answers the same tasks from the same rows (`kdbirl compare`).
+
+For each seed: `training_tasks` rewards from the prior with optimal demonstrators (the bank), and `tasks` further
+rewards from the prior, the test tasks, each shown by the first n rows of an optimal expert. A method is made once for
+each seed from what it may see (`evaluation.contenders`), and answers every test task for every n; only the judge knows
+the reward.
+One cell of the store is one answer, so more seeds, tasks, rows or methods are added to what is there.
+"""
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, cached_property, partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.demos.rollouts import make_bank, rollout, whole_number
+from kdbirl.envs.base import TabularMDP
+from kdbirl.envs.named import named_world
+from kdbirl.errors import InputError, KDBIRLError, KDBIRLWarning
+from kdbirl.evaluation.comparison import judge_policy, judge_posterior
+from kdbirl.evaluation.contenders import CONTENDERS, Budget, Setting, chosen_contenders, described, is_by_state
+from kdbirl.experiments.cell_store import CellStore
+from kdbirl.planners.plan import plan
+from kdbirl.posterior.priors import Prior
+from kdbirl.posterior.product_prior import parse_priors
+from kdbirl.progress import Progress, Silent
+
+NAME = "comparison"
+MODULES = ("comparison",)  # that compute cells, here
+DECIDING = ("demos", "diagnosis", "envs", "evaluation", "features", "methods", "planners")  # besides the store's own
+BY_STATE, BY_FEATURES = "uniform:0,1", "uniform:-1,1"  # priors, unless one is given
+TRAINING, TEST, EXPERT, ANSWER = 1, 2, 3, 4  # streams of random numbers of one seed
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared. The first seeds, tasks and methods of a larger comparison are those of a smaller one.
+
+    env, discount: the world by name. tasks: test tasks of each seed. rows: n, the expert's rows. prior: of every
+    reward, as on the command line; None: uniform on [0, 1] for a reward per state, on [-1, 1] for weights.
+    training_tasks, episodes: of the bank; horizon: steps after which every episode is cut.
+    """
+
+    env: str
+    methods: tuple[str, ...] = tuple(CONTENDERS)
+    tasks: int = 1
+    rows: tuple[int, ...] = (10, 100, 1000)
+    seeds: int = 10
+    training_tasks: int = 40
+    episodes: int = 20
+    horizon: int = 20
+    discount: float | None = None
+    prior: str | None = None
+    budget: Budget = field(default_factory=Budget)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "methods", chosen_contenders(self.methods))
+        for name, least in {"tasks": 1, "seeds": 1, "training_tasks": 2, "episodes": 1, "horizon": 1}.items():
+            whole_number(getattr(self, name), name.replace("_", "-"), least)
+        if not self.rows:
+            raise InputError("rows: give at least one number of rows of the expert, such as 10,100.")
+        for n in self.rows:
+            whole_number(n, "rows", 1)
+        object.__setattr__(self, "rows", tuple(dict.fromkeys(self.rows)))
+
+    @cached_property
+    def world(self) -> TabularMDP:
+        """The world; the user's mistakes in its name are found here."""
+        return named_world(self.env, self.discount)
+
+    @cached_property
+    def reward_prior(self) -> Prior:
+        """The prior of every reward, of training and test tasks alike, which methods with a prior are given."""
+        text = self.prior or (BY_STATE if is_by_state(self.world) else BY_FEATURES)
+        return parse_priors([text]).for_parameters(self.world.n_parameters, self.world.feature_names)
+
+    def run(self, store: CellStore, progress: Progress | None = None) -> list[dict[str, Any]]:
+        """One row for each seed, method, n and test task; answers already in the store are not computed again."""
+        progress = progress or Silent()
+        rows: list[dict[str, Any]] = []
+        total = self.seeds * len(self.methods) * len(self.rows) * self.tasks
+        for seed in range(self.seeds):
+            trial = _Trial(self, seed)
+            for method in self.methods:
+                for n in self.rows:
+                    for task in range(self.tasks):
+                        progress.update("comparison", len(rows), total, f"seed {seed}, {method}, n = {n}")
+                        key = self._key(method, n, seed, task)
+                        rows.append({**key["cell"], **store.get(key, partial(trial.answer, method, n, task))})
+        progress.update("comparison", total, total)
+        return rows
+
+    def _key(self, method: str, n: int, seed: int, task: int) -> dict[str, Any]:
+        """Everything that decides an answer."""
+        made = ("training_tasks", "episodes", "horizon", "discount")
+        return {
+            "study": NAME,
+            "cell": {"world": self.env, "method": method, "n": n, "seed": seed, "task": task},
+            "prior": self.reward_prior.describe(),
+            "settings": CONTENDERS[method].settings,
+            "budget": asdict(self.budget),
+            **{name: getattr(self, name) for name in made},
+            "code": deciding_code(),
+        }
+
+    def configuration(self) -> dict[str, Any]:
+        """All that is written down about a run, the budget among it."""
+        chosen = {**asdict(self), "prior": self.reward_prior.describe(), "world": self.world.describe()}
+        return {**chosen, "methods": described(self.methods)}
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """One seed: training tasks, test tasks, and methods as they are needed."""
+
+    study: Comparison
+    seed: int
+    made: dict[str, tuple[Any, float]] = field(default_factory=dict)
+
+    @cached_property
+    def bank(self) -> TaskBank:
+        study = self.study
+        rewards = study.reward_prior.sample(np.random.default_rng([self.seed, TRAINING]), study.training_tasks)
+        seed = _stream(self.seed, TRAINING)
+        return make_bank(study.world, rewards, episodes=study.episodes, horizon=study.horizon, seed=seed)
+
+    def truth(self, task: int) -> Float[np.ndarray, " q"]:
+        """The reward of a test task: the judge's alone."""
+        return self.study.reward_prior.sample(np.random.default_rng([self.seed, TEST, task]), 1)[0]
+
+    def expert(self, n: int, task: int) -> Demonstrations:
+        """n rows of an optimal expert: whole episodes, the last one cut if it must be."""
+        mdp = self.study.world
+        seed = _stream(self.seed, EXPERT, task)
+        shown = rollout(mdp, plan(mdp, self.truth(task)), episodes=n, horizon=self.study.horizon, seed=seed)
+        return first_rows(shown, n)
+
+    def answer(self, method: str, n: int, task: int) -> dict[str, Any]:
+        """A method's answer to a test task, judged; a refusal is a row with its sentence, not an end of the run."""
+        expert, truth = self.expert(n, task), self.truth(task)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", KDBIRLWarning)  # they speak of single fits; the table judges them
+                answered, seconds, fitting = self._answered(method, expert, _stream(self.seed, ANSWER, task, n))
+        except KDBIRLError as problem:
+            return {"problem": " ".join(str(problem).split()), "seconds": 0.0, "fit_seconds": 0.0}
+        if CONTENDERS[method].kind == "policy":
+            judged = judge_policy(answered, self.study.world, truth)
+        else:
+            study = self.study
+            judged = judge_posterior(answered, study.world, truth, study.reward_prior, study.budget.planned)
+        return {**asdict(judged), "seconds": round(seconds, 4), "fit_seconds": round(fitting, 4), "problem": None}
+
+    def _answered(self, method: str, expert: Demonstrations, seed: int) -> tuple[Any, float, float]:
+        if method not in self.made:
+            study = self.study
+            setting = Setting(study.world, study.reward_prior, self.bank, study.budget, self.seed)
+            self.made[method] = _timed(partial(CONTENDERS[method].make, setting))
+        model, fitting = self.made[method]
+        asked = model.policy if CONTENDERS[method].kind == "policy" else model.posterior
+        answered, seconds = _timed(partial(asked, expert, seed=seed))
+        return answered, seconds, fitting
+
+
+def first_rows(shown: Demonstrations, n: int) -> Demonstrations:
+    """The first n rows, episode by episode; an episode that is cut by this is marked so."""
+    order = np.argsort(shown.episodes, kind="stable")[:n]
+    rows = shown.take(order)
+    assert rows.terminated is not None
+    assert rows.truncated is not None
+    truncated = rows.truncated.copy()
+    truncated[-1] = not rows.terminated[-1]
+    return replace(rows, truncated=truncated)
+
+
+def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
+    start = time.perf_counter()
+    result = call()
+    return result, time.perf_counter() - start
+
+
+def _stream(*numbers: int) -> int:
+    """A seed of its own for each use."""
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0])
+
+
+@cache
+def deciding_code() -> str:
+    """A hash of our own source that decides answers, besides what the store looks at."""
+    package, digest = Path(__file__).resolve().parents[1], sha256()
+    for path in (path for folder in DECIDING for path in sorted((package / folder).glob("*.py"))):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:16]

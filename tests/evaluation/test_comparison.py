@@ -1,0 +1,201 @@
+"""The measures of a comparison, its tables, and the study that fills them."""
+
+import csv
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import kdbirl as kb
+from kdbirl.errors import InputError
+from kdbirl.evaluation import contenders
+from kdbirl.evaluation.comparison import covered, judge_policy, judge_posterior, log_density_at, log_prior
+from kdbirl.evaluation.comparison_table import COLUMNS, csv_text, summary, summary_text
+from kdbirl.evaluation.contenders import CONTENDERS, Budget, Contender, Setting, chosen_contenders
+from kdbirl.experiments.cell_store import CellStore
+from kdbirl.experiments.comparison import Comparison, _Trial, first_rows
+from kdbirl.posterior.result import Posterior
+from kdbirl.report.comparison_plots import MEASURES, plot_comparison
+
+BOX = kb.Uniform(-1, 1).for_parameters(2)
+TRUTH = np.array([0.9, -0.4])
+CHEAP = ("prior", "cloning", "maxent")
+
+
+def grid():
+    return kb.Gridworld(3, features="xy", scaled=True)
+
+
+def posterior(draws):
+    return Posterior(draws[None], ("x", "y"), method="made up", sampler="Exact", seed=0)
+
+
+def test_the_loss_of_a_posterior_is_the_mean_loss_of_its_draws():
+    world, draws = grid(), np.random.default_rng(0).uniform(-1, 1, (120, 2))
+    judged = judge_posterior(posterior(draws), world, TRUTH, BOX, planned=120)
+    best = kb.value(world, kb.plan(world, TRUTH), TRUTH)
+    random = kb.value(world, kb.Policy.uniform(9, 5), TRUTH)
+    lost = best - np.mean([kb.value(world, kb.plan(world, draw), TRUTH) for draw in draws])
+    assert judged.evd == pytest.approx(lost, rel=1e-9)
+    assert judged.regret == pytest.approx(lost / (best - random), rel=1e-9)
+    of_mean = best - kb.value(world, kb.plan(world, draws.mean(axis=0)), TRUTH)
+    assert judged.regret_of_mean == pytest.approx(of_mean / (best - random), abs=1e-9)
+    assert judged.log_density == pytest.approx(log_density_at(draws, TRUTH, BOX) + np.log(4), rel=1e-9)
+
+
+def test_the_best_policy_loses_nothing_and_chance_loses_all():
+    world = grid()
+    assert judge_policy(kb.plan(world, TRUTH), world, TRUTH).regret == pytest.approx(0, abs=1e-9)
+    chance = judge_policy(kb.Policy.uniform(9, 5), world, TRUTH)
+    assert chance.regret == pytest.approx(1)
+    assert (chance.log_density, chance.coverage) == (None, None)
+
+
+def test_a_point_has_neither_density_nor_coverage():
+    judged = judge_posterior(posterior(TRUTH[None] * 5), grid(), TRUTH, BOX, planned=10)
+    assert judged.regret == pytest.approx(0, abs=1e-9)
+    assert (judged.log_density, judged.bounded, judged.coverage) == (None, None, None)
+
+
+def test_the_density_integrates_to_one_over_the_priors_box():
+    """Also where the draws crowd at its edge: a kernel that leaked over it would lose half."""
+    draws = np.clip(np.random.default_rng(1).normal([0.95, 0.0], 0.1, (40, 2)), -1, 1)
+    middles = -1 + (2 * np.arange(50) + 1) / 50  # narrower than the kernels, so the midpoint rule is all but exact
+    total = sum(np.exp(log_density_at(draws, np.array([x, y]), BOX)) for x in middles for y in middles) / 25**2
+    assert total == pytest.approx(1, abs=0.01)
+
+
+def test_the_prior_itself_scores_zero_and_a_far_miss_is_bounded():
+    """The estimate's noise with 20,000 draws is a few per cent."""
+    many = BOX.sample(np.random.default_rng(2), 20_000)
+    assert log_density_at(many, np.zeros(2), BOX) - log_prior(BOX, np.zeros(2)) == pytest.approx(0, abs=0.1)
+    narrow = np.random.default_rng(3).normal(-0.5, 1e-3, (200, 2))
+    judged = judge_posterior(posterior(narrow), grid(), TRUTH, BOX, planned=4)
+    assert judged.log_density < -1000
+    assert judged.bounded == pytest.approx(np.log(0.001), abs=1e-6)
+    assert judged.coverage == 0
+
+
+def test_coverage_counts_parameters():
+    draws = np.stack([np.linspace(-1, 1, 101), np.linspace(0, 0.2, 101)], axis=1)
+    assert covered(draws, np.array([0.5, 0.5]), 0.9) == 0.5
+    assert covered(draws, np.array([0.95, 0.1]), 0.9) == 0.5
+    assert covered(draws, np.array([0.0, 0.1]), 0.9) == 1.0
+
+
+def rows_of(method, n, numbers):
+    """One row for each (seed, task, regret)."""
+    keys = {"world": "w", "method": method, "n": n, "evd": 1.0, "fit_seconds": 0.0, "problem": None}
+    return [{**keys, "seed": s, "task": t, "regret": value, "seconds": 1.0 + t} for s, t, value in numbers]
+
+
+def test_the_summary_averages_tasks_within_seeds_first():
+    rows = rows_of("kdbirl", 10, [(0, 0, 0.0), (0, 1, 0.0), (0, 2, 0.3), (1, 0, 0.5)])
+    (found,) = summary(rows)
+    assert found["regret"] == pytest.approx((0.1 + 0.5) / 2)
+    assert found["regret_error"] == pytest.approx(np.std([0.1, 0.5], ddof=1) / np.sqrt(2))
+    assert (found["seeds"], found["answers"], found["failed"], found["seconds"]) == (2, 4, 0, 1.5)
+    assert (found["coverage"], found["coverage_error"]) == (None, None)
+
+
+def test_the_tables_read_as_they_should():
+    rows = rows_of("kdbirl", 10, [(0, 0, 0.25)]) + rows_of("npe", 10, [(0, 0, 0.5)])
+    rows[1] |= {"regret": None, "problem": "No, not here."}
+    read = list(csv.DictReader(io.StringIO(csv_text(rows))))
+    assert tuple(read[0]) == COLUMNS
+    assert [row["regret"] for row in read] == ["0.25", ""]
+    assert [row["problem"] for row in read] == ["", "No, not here."]
+    text = summary_text(summary(rows), {"kdbirl": "KD-BIRL"}, "title")
+    assert "KD-BIRL  10    0.25" in text
+    assert "1 answers failed" in text
+
+
+def test_every_measure_has_a_panel_with_the_methods_that_have_it():
+    rows = rows_of("kdbirl", 10, [(0, 0, 0.2), (1, 0, 0.4)]) + rows_of("cloning", 100, [(0, 0, 0.1), (1, 0, 0.2)])
+    figure = plot_comparison(summary(rows), title="w")
+    assert len(figure.axes) == len(MEASURES)
+    labels = [panel.get_legend_handles_labels()[1] for panel in figure.axes]
+    assert labels == [["KD-BIRL", "Behaviour cloning"], [], [], ["KD-BIRL", "Behaviour cloning"]]
+
+
+def test_methods_are_chosen_by_name():
+    assert chosen_contenders(["birl", "kdbirl", "birl"]) == ("birl", "kdbirl")
+    assert chosen_contenders(["all"]) == tuple(CONTENDERS)
+    with pytest.raises(InputError, match=r"no method called 'brl'. Did you mean 'birl'"):
+        chosen_contenders(["brl"])
+    with pytest.raises(InputError, match="at least one method"):
+        chosen_contenders([])
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"tasks": 0}, "tasks=0"),
+        ({"seeds": 0}, "seeds=0"),
+        ({"rows": ()}, "at least one number"),
+        ({"rows": (10, 0)}, "rows=0"),
+        ({"training_tasks": 1}, "training-tasks=1"),
+        ({"methods": ("x",)}, "no method called 'x'"),
+    ],
+)
+def test_a_comparison_refuses_what_cannot_be_run(change, sentence):
+    with pytest.raises(InputError, match=sentence):
+        Comparison("gridworld:2", **change)
+
+
+def test_a_budget_has_whole_numbers():
+    with pytest.raises(InputError, match="draws=2"):
+        Budget(draws=2)
+
+
+def test_the_first_rows_are_whole_episodes_and_the_last_is_marked_as_cut():
+    world = kb.Gridworld(2)
+    shown = kb.rollout(world, "random", episodes=4, horizon=3, seed=0)
+    rows = first_rows(shown, 5)
+    assert rows.episodes.tolist() == [0, 0, 0, 1, 1]
+    assert rows.truncated.tolist() == [False, False, True, False, True]
+    assert np.array_equal(rows.states[:3], shown.states[shown.episodes == 0])
+
+
+def small(**changes):
+    study = Comparison("gridworld:2", CHEAP, tasks=2, rows=(5, 20), seeds=2, training_tasks=4, episodes=3, horizon=5)
+    return replace(study, **changes)
+
+
+def test_a_study_goes_on_where_it_was_and_larger_ones_add_to_it(tmp_path):
+    store = CellStore(tmp_path)
+    first = small().run(store)
+    assert len(first) == 2 * 3 * 2 * 2
+    assert [row["problem"] for row in first] == [None] * len(first)
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert small().run(store) == first
+    more = small(seeds=3, rows=(5, 20, 30), methods=(*CHEAP, "birl-tuned")).run(store)
+    assert all(row in more for row in first)
+    assert {path: path.stat().st_mtime_ns for path in written} == written
+    assert small(training_tasks=5)._key("prior", 5, 0, 0) != small()._key("prior", 5, 0, 0)
+
+
+def test_all_methods_get_the_same_rows_and_none_the_truth():
+    """The expert depends on seed and task; rewards of test tasks are none of the bank's."""
+    one, two = _Trial(small(), 1), _Trial(small(methods=("kdbirl",)), 1)
+    assert one.expert(20, 1).fingerprint() == two.expert(20, 1).fingerprint()
+    assert one.expert(20, 1).n_rows == 20
+    assert one.bank.fingerprint() == two.bank.fingerprint()
+    assert one.bank.fingerprint() != _Trial(small(), 0).bank.fingerprint()
+    assert not any(np.allclose(one.truth(task), reward) for task in range(2) for reward in one.bank.rewards)
+    assert "truth" not in Setting.__dataclass_fields__
+
+
+def test_a_refusal_is_a_row_with_its_sentence(tmp_path, monkeypatch):
+    def refuse(setting):
+        raise InputError("Not in this world.")
+
+    refusing = Contender("prior", "", "posterior", (), "refuses", refuse)
+    monkeypatch.setitem(contenders.CONTENDERS, "prior", refusing)
+    rows = small(methods=("prior", "cloning"), seeds=1).run(CellStore(tmp_path))
+    assert [row["problem"] for row in rows[:4]] == ["Not in this world."] * 4
+    assert all(row["problem"] is None for row in rows[4:])
+    table = summary(rows)
+    assert (table[0]["failed"], table[0]["seconds"], table[0]["regret"]) == (2, None, None)
+    assert "4 answers failed" in summary_text(table, {}, "")
