@@ -25,8 +25,10 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.envs.base import TabularMDP as TabularMDP
     from kdbirl.envs.cartpole import CartPole as CartPole
     from kdbirl.envs.gridworld import Gridworld as Gridworld
+    from kdbirl.envs.gym_sepsis import GymSepsis as GymSepsis
     from kdbirl.envs.gymnasium_source import as_gymnasium as as_gymnasium
     from kdbirl.envs.icu_sepsis import ICUSepsis as ICUSepsis
+    from kdbirl.envs.sepsis import SepsisSim as SepsisSim
     from kdbirl.envs.simulator import Simulator as Simulator
     from kdbirl.envs.simulator import TabularSimulator as TabularSimulator
     from kdbirl.evaluation.diagnose import diagnose as diagnose
@@ -126,8 +128,10 @@ _MODULE_OF = {
     "TabularMDP": "kdbirl.envs.base",
     "CartPole": "kdbirl.envs.cartpole",
     "Gridworld": "kdbirl.envs.gridworld",
+    "GymSepsis": "kdbirl.envs.gym_sepsis",
     "as_gymnasium": "kdbirl.envs.gymnasium_source",
     "ICUSepsis": "kdbirl.envs.icu_sepsis",
+    "SepsisSim": "kdbirl.envs.sepsis",
     "Simulator": "kdbirl.envs.simulator",
     "TabularSimulator": "kdbirl.envs.simulator",
     "diagnose": "kdbirl.evaluation.diagnose",

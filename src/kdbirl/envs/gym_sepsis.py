@@ -1,0 +1,233 @@
+"""`GymSepsis`: the original gym-sepsis (Kiani et al. 2019), from the three weight files that a user has."""
+
+import warnings
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from kdbirl.envs.keras_lstm import LSTMWeights, lstm_output, read_lstm
+from kdbirl.envs.sepsis import DISCOUNT, HORIZON, SepsisOutcome, SepsisSim, remember
+from kdbirl.envs.sepsis_covariates import COLUMN, COVARIATES, LEVELS, MEMORY_COLUMNS, MEMORY_ROWS, treatment_names
+from kdbirl.envs.sepsis_features import FeatureFunction, named_columns, names_of
+from kdbirl.errors import FileProblem, InputError, KDBIRLWarning, did_you_mean
+from kdbirl.precision import float64
+
+FILES = ("sepsis_states.model", "sepsis_termination.model", "sepsis_outcome.model")
+STARTS = "sepsis_starting_states.npz"
+# The original holds seven covariates at their first values (sex was forgotten); 18 were constant in every stay.
+PINNED = {
+    "original": ("age", *COVARIATES[30:36]),
+    "static": COVARIATES[28:],
+    "none": (),
+}
+TERMINATIONS = ("argmax", "bernoulli")
+SYNTHETIC = 4096  # starts, where there is no file of them
+
+
+class GymSepsisState(NamedTuple):
+    """The last ten (covariates, action, step index), the covariates now and at the start, and the steps taken."""
+
+    memory: Float[Array, "n 10 48"]
+    observation: Float[Array, "n 46"]
+    first: Float[Array, "n 46"]
+    step: Int[Array, " n"]
+
+
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class GymSepsis:
+    """gym-sepsis' three Keras networks as a vectorised simulator. Not for clinical use; bring your own files.
+
+    Neither weights nor patients' starting states are part of this package: the original has no licence, and its starts
+    may not be passed on. Know what it is before you use it: an action moves the next state by less than two per cent of
+    a standard deviation, and episodes end after nine or ten steps whatever happens. `SepsisSim` is the alternative.
+
+    ## States
+    The 46 covariates in the order of `SepsisSim`, as z-scores whose constants were never published. The networks see
+    the last ten rows of covariates, action and (but for the state) index of the step; `state.memory (n, 10, 48)`.
+
+    ## Actions
+    24 codes, a = 5 * fluid + vasopressor; the networks see the code as a number.
+
+    ## Rewards
+    R(s, a) = w.phi(s, a) with `features` as of `SepsisSim`; SOFA, lactate and MAP are z-scores, doses are levels / 4.
+    With "outcome" and w = (15, -15) the reward is the original's (in expectation where endings are drawn).
+
+    ## Start and end
+    Starts are rows of `starts`, else of sepsis_starting_states.npz in the directory, else synthetic ones (with a
+    warning). `termination`: "argmax" ends an episode where that is the likelier, in the likelier outcome, as the
+    original does; "bernoulli" draws both. Truncated after `horizon` steps.
+
+    ## Arguments
+    path: the directory with sepsis_states.model, sepsis_termination.model and sepsis_outcome.model. starts: an npz file
+    with one array `(n, 47)`, of which the last column is dropped, or `(n, 46)`. pinned: covariates held at their first
+    values: "original" (7), "static" (the 18 that were constant in every stay) or "none". first_index: of the step, 0 as
+    in the original or 1 as its networks were trained. The rest as of `SepsisSim`.
+    """
+
+    features: str | FeatureFunction
+    outcome: bool
+    discount: float
+    horizon: int | None
+    termination: str
+    first_index: int
+    names: tuple[str, ...]
+    feature_names: tuple[str, ...]
+    pinned: Bool[np.ndarray, " 46"]
+    networks: tuple[LSTMWeights, LSTMWeights, LSTMWeights]
+    starts: Float[np.ndarray, "starts 46"]
+
+    def __init__(
+        self,
+        path: str | Path,
+        features: str | FeatureFunction = "sofa-lactate-map",
+        outcome: bool = False,
+        discount: float | int = DISCOUNT,
+        horizon: int | None = HORIZON,
+        pinned: str = "original",
+        termination: str = "argmax",
+        first_index: int = 0,
+        starts: str | Path | None = None,
+        names: tuple[str, ...] = (),
+    ) -> None:
+        _check_settings(discount, horizon, pinned, termination, first_index)
+        directory = Path(path)
+        if not directory.is_dir():
+            raise FileProblem(f"{directory}: not a directory; give the one that has {', '.join(FILES)}.")
+        sizes = ((47, 46), (48, 2), (48, 2))
+        own = {
+            "features": features,
+            "outcome": outcome,
+            "discount": float(discount),
+            "horizon": horizon,
+            "termination": termination,
+            "first_index": first_index,
+            "names": tuple(names),
+            "feature_names": names_of(features, outcome, tuple(names)),
+            "pinned": np.isin(COVARIATES, PINNED[pinned]),
+            "networks": tuple(read_lstm(directory / file, *size) for file, size in zip(FILES, sizes, strict=True)),
+            "starts": _starts(directory, starts),
+        }
+        for name, value in own.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def n_actions(self) -> int:
+        return LEVELS**2 - 1
+
+    @property
+    def observation_names(self) -> tuple[str, ...]:
+        return COVARIATES
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        return treatment_names(self.n_actions)
+
+    def reset(self, key: Array, n: int) -> tuple[GymSepsisState, Float[Array, "n 46"]]:
+        """n starts, drawn with equal chances."""
+        first = jnp.asarray(self.starts, jnp.zeros(0).dtype)[jax.random.randint(key, (n,), 0, len(self.starts))]
+        memory = jnp.zeros((n, MEMORY_ROWS, MEMORY_COLUMNS))
+        return GymSepsisState(memory, first, first, jnp.zeros(n, jnp.int32)), first
+
+    @partial(jax.jit, static_argnums=0)
+    def step(self, state: GymSepsisState, action: Int[Array, " n"], key: Array) -> SepsisOutcome:
+        """One row more in every memory, and what the networks make of it."""
+        memory = remember(state.memory, state.observation, action, state.step + self.first_index)
+        following, (ends, releases) = self.predicted(memory)
+        observation = jnp.where(jnp.asarray(self.pinned)[None], state.first, following)
+        if self.termination == "argmax":
+            ends, releases = (ends > 0.5).astype(ends.dtype), (releases > 0.5).astype(ends.dtype)
+        p_death, p_release = ends * (1 - releases), ends * releases
+        chance = jax.random.uniform(key, ends.shape, ends.dtype)
+        terminated, died = chance < ends, chance < p_death
+        step = state.step + 1
+        late = jnp.zeros_like(terminated) if self.horizon is None else step >= self.horizon
+        info = {"p_death": p_death, "p_release": p_release, "died": died, "released": terminated & ~died}
+        features = self._features(state.observation, action, p_release, p_death)
+        after = GymSepsisState(memory, observation, state.first, step)
+        return SepsisOutcome(after, observation, features, terminated, late & ~terminated, info)
+
+    def predicted(
+        self, memory: Float[Array, "n 10 48"]
+    ) -> tuple[Float[Array, "n 46"], tuple[Float[Array, " n"], Float[Array, " n"]]]:
+        """The networks' own answers: the next covariates, P(the stay ends), P(release if it does)."""
+        states, termination, outcome = self.networks
+        ends, releases = (
+            jax.nn.softmax(lstm_output(network, memory), axis=1)[:, 1] for network in (termination, outcome)
+        )
+        return lstm_output(states, memory[:, :, :-1]), (ends, releases)
+
+    def _features(self, seen: Array, action: Array, survived: Array, died: Array) -> Float[Array, "n q"]:
+        """phi of the covariates before the action."""
+        columns = {name: seen[:, COLUMN[column]] for name, column in _SEEN.items()}
+        columns |= {"fluid": (action // LEVELS).astype(seen.dtype) / (LEVELS - 1)}
+        columns |= {"vasopressor": (action % LEVELS).astype(seen.dtype) / (LEVELS - 1)}
+        columns |= {"survived": survived, "died": died}
+        if isinstance(self.features, str):
+            return named_columns(self.feature_names, columns)
+        own = jnp.asarray(self.features(seen, action))
+        return jnp.concatenate([own, *(columns[name][:, None] for name in self.feature_names[own.shape[1] :])], axis=1)
+
+
+_SEEN = {"SOFA": "SOFA", "lactate": "lactate", "MAP": "MeanBP"}
+
+
+def _check_settings(
+    discount: float | int, horizon: int | None, pinned: str, termination: str, first_index: int
+) -> None:
+    if not 0 <= discount <= 1:
+        raise InputError(f"discount={discount!r} should be a number from 0 to 1.")
+    if horizon is not None and horizon < 1:
+        raise InputError(f"horizon={horizon!r} should be a whole number of steps, at least 1, or None.")
+    for name, value, known in (("pinned", pinned, tuple(PINNED)), ("termination", termination, TERMINATIONS)):
+        if value not in known:
+            raise InputError(f"{name}={value!r} is unknown.{did_you_mean(str(value), known)}")
+    if first_index not in (0, 1):
+        raise InputError(f"first_index={first_index!r} should be 0, as in the original, or 1, as it was trained.")
+
+
+def _starts(directory: Path, given: str | Path | None) -> Float[np.ndarray, "starts 46"]:
+    """The user's starting states, those beside the networks, or synthetic ones."""
+    path = directory / STARTS if given is None else Path(given)
+    if given is not None or path.is_file():
+        return _read_starts(path)
+    warnings.warn(
+        f"{directory} has no {STARTS}: patients start from standardised draws of kb.SepsisSim instead, not from those "
+        "of gym-sepsis; give starts=... to use real ones.",
+        KDBIRLWarning,
+        stacklevel=3,
+    )
+    return _synthetic_starts()
+
+
+def _read_starts(path: Path) -> Float[np.ndarray, "starts 46"]:
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:  # NumPy leaves broken ones open
+            arrays: dict[str, Any] = {name: file[name] for name in file.files}
+    except (OSError, ValueError, TypeError, AttributeError, EOFError, BadZipFile) as error:
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise FileProblem(f"{path}: it cannot be read as an npz file of starting states ({reason}).") from error
+    name = Path(STARTS).stem
+    if name not in arrays and len(arrays) != 1:
+        raise FileProblem(f"{path}: it has the arrays {sorted(arrays)}; expected one, or one called {name!r}.")
+    table = np.asarray(arrays.get(name, next(iter(arrays.values()))))
+    width = len(COVARIATES)
+    if table.ndim != 2 or len(table) == 0 or table.shape[1] not in (width, width + 1):
+        raise FileProblem(f"{path}: starting states of shape {table.shape}, expected (n, {width + 1}).")
+    if table.dtype.kind not in "fiu" or not np.isfinite(table[:, :width]).all():
+        raise FileProblem(f"{path}: starting states should be finite numbers.")
+    return table[:, :width].astype(np.float64)
+
+
+@float64
+def _synthetic_starts() -> Float[np.ndarray, "starts 46"]:
+    """Starts of the simulator, each column of mean 0 and deviation 1."""
+    _, seen = SepsisSim(memory=False).reset(jax.random.key(0, impl="threefry2x32"), SYNTHETIC)
+    table = np.asarray(seen)
+    return (table - table.mean(axis=0)) / table.std(axis=0)
