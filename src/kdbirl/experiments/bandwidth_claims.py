@@ -52,7 +52,7 @@ def _claim(rule: str, cells: Sequence[Row], rows: Sequence[Row]) -> Claim:
     return Claim(
         experiment=NAME,
         name=f"coverage-{rule}",
-        variant="ours" if rule == "loto" else "printed",
+        variant="printed" if rule == "paper" else "ours",
         claim=f"With the rule {rule!r}, 90 % intervals hold the truth in 85 to 97 % of new tasks, in every cell.",
         where=WHERE,
         statistic=f"coverage in the worst cell ({worst['world']}, {worst['K']} tasks, {worst['n']} rows)",

@@ -15,23 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from kdbirl.dense_layers import Layer, dense_layers
 from kdbirl.features.autoencoder import LEAK, Autoencoder, Dense
 from kdbirl.features.stored_array import StoredArray
-
-
-class Layer(eqx.Module):
-    """x W + b. First weights are uniform in +- 1 / sqrt(inputs), drawn with NumPy: JAX would compile for seconds."""
-
-    weight: Float[Array, "i o"]
-    bias: Float[Array, " o"]
-
-    def __init__(self, inputs: int, outputs: int, rng: np.random.Generator) -> None:
-        half = 1 / np.sqrt(inputs)
-        self.weight = jnp.asarray(rng.uniform(-half, half, (inputs, outputs)).astype(np.float32))
-        self.bias = jnp.asarray(rng.uniform(-half, half, outputs).astype(np.float32))
-
-    def __call__(self, x: Float[Array, "n i"]) -> Float[Array, "n o"]:
-        return x @ self.weight + self.bias[None]
 
 
 class AutoencoderNetwork(eqx.Module):
@@ -44,8 +30,8 @@ class AutoencoderNetwork(eqx.Module):
     decoder: tuple[Layer, ...]
 
     def __init__(self, inputs: int, hidden: Sequence[int], latents: int, rng: np.random.Generator) -> None:
-        self.encoder = _layers((inputs, *hidden, 2 * latents), rng)
-        self.decoder = _layers((latents, *reversed(hidden), inputs), rng)
+        self.encoder = dense_layers((inputs, *hidden, 2 * latents), rng)
+        self.decoder = dense_layers((latents, *reversed(hidden), inputs), rng)
 
     def encode(self, x: Float[Array, "n i"]) -> tuple[Float[Array, "n z"], Float[Array, "n z"]]:
         """Mean and log variance of q(z | x)."""
@@ -75,10 +61,6 @@ def stored(network: AutoencoderNetwork) -> Autoencoder:
 
 def _dense(layer: Layer) -> Dense:
     return Dense(StoredArray.of(layer.weight, "float32"), StoredArray.of(layer.bias, "float32"))
-
-
-def _layers(sizes: Sequence[int], rng: np.random.Generator) -> tuple[Layer, ...]:
-    return tuple(Layer(sizes[i], sizes[i + 1], rng) for i in range(len(sizes) - 1))
 
 
 def _through(layers: tuple[Layer, ...], x: Float[Array, "n i"]) -> Float[Array, "n o"]:

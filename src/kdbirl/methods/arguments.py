@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from kdbirl.demos.data import TaskBank
+from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError, did_you_mean
 
 
@@ -48,3 +50,16 @@ def whole_seed(seed: object) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= int(seed) < 2**32:
         raise InputError(f"seed={seed!r} should be a whole number from 0 to 4294967295.")
     return int(seed)
+
+
+def require_bank_of(mdp: TabularMDP, bank: object) -> None:
+    """For methods that learn nothing from training tasks: refuse what is no bank, or one of another world's rewards."""
+    if not isinstance(bank, TaskBank):
+        raise InputError(
+            f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays."
+        )
+    if bank.n_parameters != mdp.n_parameters:
+        raise InputError(
+            f"The bank's rewards have {bank.n_parameters} parameters, but the world's have {mdp.n_parameters} "
+            f"({', '.join(mdp.feature_names[:6])}{', ...' if mdp.n_parameters > 6 else ''})."
+        )

@@ -3,7 +3,7 @@
     encoder   s -> mean and log standard deviation of R(s), or of R(s, a) for every action a
     decoder   s -> Q(s, a) for every action a
 
-Both are layers of ELU units, as released. Only this file of the methods' AVRIL imports Equinox. They compute in single
+Both are layers of ELU units, as released. They compute in single
 precision, as networks usually do.
 """
 
@@ -15,21 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-
-class Layer(eqx.Module):
-    """x W + b. First weights are uniform in +- 1 / sqrt(inputs), drawn with NumPy: JAX would compile for seconds."""
-
-    weight: Float[Array, "i o"]
-    bias: Float[Array, " o"]
-
-    def __init__(self, inputs: int, outputs: int, rng: np.random.Generator) -> None:
-        half = 1 / np.sqrt(inputs)
-        self.weight = jnp.asarray(rng.uniform(-half, half, (inputs, outputs)).astype(np.float32))
-        self.bias = jnp.asarray(rng.uniform(-half, half, outputs).astype(np.float32))
-
-    def __call__(self, x: Float[Array, "n i"]) -> Float[Array, "n o"]:
-        return x @ self.weight + self.bias[None]
-
+from kdbirl.dense_layers import Layer, dense_layers
 
 Layers = tuple[Layer, ...]
 
@@ -46,8 +32,8 @@ class RewardAndValueNetwork(eqx.Module):
     def __init__(
         self, inputs: int, hidden: Sequence[int], outputs: int, actions: int, rng: np.random.Generator
     ) -> None:
-        self.encoder = _layers((inputs, *hidden, 2 * outputs), rng)
-        self.decoder = _layers((inputs, *hidden, actions), rng)
+        self.encoder = dense_layers((inputs, *hidden, 2 * outputs), rng)
+        self.decoder = dense_layers((inputs, *hidden, actions), rng)
 
     def reward(self, states: Float[Array, "n d"]) -> tuple[Float[Array, "n c"], Float[Array, "n c"]]:
         """Mean and log standard deviation of q(R | s)."""
@@ -57,10 +43,6 @@ class RewardAndValueNetwork(eqx.Module):
     def action_values(self, states: Float[Array, "n d"]) -> Float[Array, "n A"]:
         """Q(s, a) of every action."""
         return _through(self.decoder, states)
-
-
-def _layers(sizes: Sequence[int], rng: np.random.Generator) -> Layers:
-    return tuple(Layer(sizes[i], sizes[i + 1], rng) for i in range(len(sizes) - 1))
 
 
 def _through(layers: Layers, states: Float[Array, "n d"]) -> Float[Array, "n o"]:

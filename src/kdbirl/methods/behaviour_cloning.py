@@ -16,10 +16,10 @@ from jaxtyping import Array, Float, Int
 
 from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.demos.rollouts import whole_number
+from kdbirl.dense_layers import Layer, dense_layers
 from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError
 from kdbirl.methods.arguments import is_number
-from kdbirl.methods.avril_network import Layer
 from kdbirl.methods.avril_rows import StateView
 from kdbirl.methods.network_training import Course, Schedule, train
 from kdbirl.methods.tabular_expert import state_action_pairs
@@ -125,7 +125,7 @@ class BehaviourCloning:
     def _trained(self, rows: Demonstrations, seed: int, progress: Progress) -> CloningAgent:
         rng, view = np.random.default_rng([seed, 0]), StateView.learn(rows, None, True)
         sizes = (view.width, *self.hidden, self._count(rows, "action"))
-        network = tuple(Layer(sizes[i], sizes[i + 1], rng) for i in range(len(sizes) - 1))
+        network = dense_layers(sizes, rng)
         data = view.see(rows.states), jnp.asarray(np.asarray(rows.actions), jnp.int32)
 
         def batches() -> Int[np.ndarray, "steps batch"]:

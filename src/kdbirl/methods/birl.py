@@ -15,17 +15,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.demos.data import Demonstrations
 from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError, did_you_mean
-from kdbirl.features import FeatureMap, Function, OneHotStates
 from kdbirl.likelihood.distinct import distinct_rows
-from kdbirl.methods.arguments import is_number, reward_rows, whole_seed
+from kdbirl.methods.arguments import is_number, require_bank_of, reward_rows, whole_seed
 from kdbirl.methods.birl_likelihood import FORMS, BIRLLikelihood
 from kdbirl.methods.kdbirl import PRIOR_DRAWS
 from kdbirl.methods.log_priors import log_priors
 from kdbirl.methods.optimal_values import OptimalValues
 from kdbirl.methods.policy_walk import PolicyWalk
+from kdbirl.methods.reward_features import world_reward_features
 from kdbirl.methods.tabular_expert import state_action_pairs, visit_counts
 from kdbirl.planners.dynamics import dynamics_of
 from kdbirl.planners.linear_solve import on_one_thread
@@ -78,15 +78,7 @@ class BIRL:
 
     def fit(self, bank: Any, n: Any = None, seed: int = 0, progress: Progress | None = None) -> "BIRL":
         """Nothing is learnt from training tasks; a bank of another world's rewards is refused."""
-        if not isinstance(bank, TaskBank):
-            raise InputError(
-                f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays."
-            )
-        if bank.n_parameters != self.mdp.n_parameters:
-            raise InputError(
-                f"The bank's rewards have {bank.n_parameters} parameters, but the world's have {self.mdp.n_parameters} "
-                f"({', '.join(self.mdp.feature_names[:6])}{', ...' if self.mdp.n_parameters > 6 else ''})."
-            )
+        require_bank_of(self.mdp, bank)
         return self
 
     def posterior(self, expert: Any, seed: Any = 0, progress: Progress | None = None) -> Posterior:
@@ -151,7 +143,7 @@ class BIRL:
             expert_features=pairs.astype(np.float64),
             feature_names=("state", "action"),
             settings=self._settings(expert, draws),
-            reward_features=_reward_features(self.mdp, expert),
+            reward_features=world_reward_features(self.mdp, expert),
         )
 
     def _settings(self, expert: Demonstrations, draws: Draws) -> dict[str, Any]:
@@ -182,14 +174,6 @@ def _sampler(sampler: Any) -> Sampler:
     if isinstance(sampler, str) and sampler.lower() not in SAMPLERS:
         raise InputError(f"There is no sampler called {sampler!r}.{did_you_mean(sampler, (*SAMPLERS, 'policywalk'))}")
     return as_sampler(sampler)
-
-
-def _reward_features(mdp: TabularMDP, expert: Demonstrations) -> FeatureMap:
-    """phi of R(s, a) = phi(s, a) . w, for `Posterior.reward`."""
-    per_state = mdp.features is None or np.array_equal(mdp.features, np.eye(mdp.n_states))
-    if per_state and expert.discrete_states and expert.state_labels is None:
-        return OneHotStates(n_states=mdp.n_states).fit(expert)
-    return Function(mdp.features_of, names=mdp.feature_names).fit(expert)
 
 
 @jax.jit

@@ -19,14 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from kdbirl.demos.data import TaskBank
 from kdbirl.demos.rollouts import whole_number
 from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError
 from kdbirl.likelihood.distinct import distinct_rows
-from kdbirl.methods.arguments import is_number, whole_seed
-from kdbirl.methods.birl import _reward_features
+from kdbirl.methods.arguments import is_number, require_bank_of, whole_seed
 from kdbirl.methods.kdbirl import PRIOR_DRAWS
+from kdbirl.methods.reward_features import world_reward_features
 from kdbirl.methods.tabular_expert import state_action_pairs, visit_counts
 from kdbirl.planners.dynamics import dynamics_of
 from kdbirl.planners.plan import many_action_values
@@ -139,14 +138,7 @@ class BIRLTable:
 
     def fit(self, bank: Any, n: Any = None, seed: int = 0, progress: Progress | None = None) -> "BIRLTable":
         """Nothing is learnt from training tasks; a bank of another world's rewards is refused."""
-        if not isinstance(bank, TaskBank):
-            raise InputError(
-                f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays."
-            )
-        if bank.n_parameters != self.mdp.n_parameters:
-            raise InputError(
-                f"The bank's rewards have {bank.n_parameters} parameters, but the world's have {self.mdp.n_parameters}."
-            )
+        require_bank_of(self.mdp, bank)
         return self
 
     def posterior(self, expert: Any, seed: Any = 0, progress: Progress | None = None) -> Posterior:
@@ -232,7 +224,7 @@ class BIRLTable:
             feature_names=("state", "action"),
             expert_episodes=expert.episodes,
             settings=self._settings(expert, effective, len(table.directions)),
-            reward_features=_reward_features(self.mdp, expert),
+            reward_features=world_reward_features(self.mdp, expert),
         )
 
     def _settings(self, expert: Any, effective: float, directions: int) -> dict[str, Any]:

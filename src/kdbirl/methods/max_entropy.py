@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.demos.data import Demonstrations
 from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError, did_you_mean
-from kdbirl.methods.arguments import is_number, whole_seed
-from kdbirl.methods.birl import _reward_features
+from kdbirl.methods.arguments import is_number, require_bank_of, whole_seed
 from kdbirl.methods.max_entropy_matching import Matching, Objective, of_episodes, of_expectations, of_rows, soft_optimum
+from kdbirl.methods.reward_features import world_reward_features
 from kdbirl.methods.tabular_expert import state_action_pairs
 from kdbirl.planners.dynamics import dynamics_of
 from kdbirl.planners.linear_solve import on_one_thread
@@ -97,14 +97,7 @@ class MaxCausalEntropy:
 
     def fit(self, bank: Any, n: Any = None, seed: int = 0, progress: Progress | None = None) -> "MaxCausalEntropy":
         """Nothing is learnt from training tasks; a bank of another world's rewards is refused."""
-        if not isinstance(bank, TaskBank):
-            raise InputError(
-                f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays."
-            )
-        if bank.n_parameters != self.mdp.n_parameters:
-            raise InputError(
-                f"The bank's rewards have {bank.n_parameters} parameters, but the world's have {self.mdp.n_parameters}."
-            )
+        require_bank_of(self.mdp, bank)
         return self
 
     def posterior(self, expert: Any, seed: Any = 0, progress: Progress | None = None) -> Posterior:
@@ -122,7 +115,7 @@ class MaxCausalEntropy:
             feature_names=("state", "action"),
             expert_episodes=expert.episodes,
             settings=self._settings(found, expert),
-            reward_features=_reward_features(self.mdp, expert),
+            reward_features=world_reward_features(self.mdp, expert),
         )
 
     def policy(self, expert: Any, seed: Any = 0, progress: Progress | None = None) -> Policy:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from kdbirl.methods.avril_network import Layer
+from kdbirl.dense_layers import Layer, dense_layers
 
 MOST_CORRELATED = 16
 LEAST_SD = 0.01  # of a component, in units of the training rewards' spread: a spike on one task is no posterior
@@ -56,8 +56,8 @@ class NeuralPosteriorNetwork(eqx.Module):
     def __init__(self, inputs: int, hidden: Sequence[int], q: int, components: int, rng: np.random.Generator) -> None:
         self.q, self.components = q, components
         outputs = components * (1 + 2 * q + (q * q if q <= MOST_CORRELATED else 0))
-        self.embed = _layers((inputs, *hidden), rng)
-        body = _layers((hidden[-1] + 2, *hidden), rng)
+        self.embed = dense_layers((inputs, *hidden), rng)
+        body = dense_layers((hidden[-1] + 2, *hidden), rng)
         last = Layer(hidden[-1], outputs, rng)
         self.head = (*body, jax.tree.map(lambda leaf: FIRST_SCALE * leaf, last))
 
@@ -130,10 +130,6 @@ def drawn(mixture: Mixture, n: int, rng: np.random.Generator) -> Float[np.ndarra
     component = rng.choice(len(weight), size=n, p=np.exp(weight))
     normal = rng.standard_normal((n, mean.shape[1]))
     return np.asarray(mean[component] + np.einsum("nij,nj->ni", np.linalg.inv(factors)[component], normal))
-
-
-def _layers(sizes: Sequence[int], rng: np.random.Generator) -> tuple[Layer, ...]:
-    return tuple(Layer(sizes[i], sizes[i + 1], rng) for i in range(len(sizes) - 1))
 
 
 def _through(layers: tuple[Layer, ...], x: Float[Array, "n i"]) -> Float[Array, "n o"]:

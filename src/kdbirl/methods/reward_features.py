@@ -2,8 +2,11 @@
 
 from typing import Any
 
-from kdbirl.demos.data import TaskBank
-from kdbirl.features import Columns, FeatureMap, OneHotStates, as_feature_map
+import numpy as np
+
+from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.envs.base import TabularMDP
+from kdbirl.features import Columns, FeatureMap, Function, OneHotStates, as_feature_map
 
 
 def default_reward_features(chosen: Any, bank: TaskBank) -> FeatureMap | None:
@@ -20,3 +23,11 @@ def default_reward_features(chosen: Any, bank: TaskBank) -> FeatureMap | None:
     if rows.discrete_states and (rows.n_states or int(rows.states.max()) + 1) == bank.n_parameters:
         return OneHotStates(n_states=bank.n_parameters).fit(rows)
     return None
+
+
+def world_reward_features(mdp: TabularMDP, expert: Demonstrations) -> FeatureMap:
+    """phi of R(s, a) = phi(s, a) . w, for `Posterior.reward`."""
+    per_state = mdp.features is None or np.array_equal(mdp.features, np.eye(mdp.n_states))
+    if per_state and expert.discrete_states and expert.state_labels is None:
+        return OneHotStates(n_states=mdp.n_states).fit(expert)
+    return Function(mdp.features_of, names=mdp.feature_names).fit(expert)
