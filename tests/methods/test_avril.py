@@ -398,8 +398,6 @@ def swing(observation):
 
 def land():
     """Gymnasium's own controller for LunarLander."""
-    pytest.importorskip("Box2D", reason='LunarLander needs pip install "gymnasium[box2d]"')
-    pytest.importorskip("pygame", reason='LunarLander needs pip install "gymnasium[box2d]"')
     from gymnasium.envs.box2d.lunar_lander import heuristic
 
     env = gymnasium.make("LunarLander-v3")
