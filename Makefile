@@ -28,6 +28,7 @@ demo: ready-plain
 	@$(python) examples/two_by_two.py --out "$(DEMO_OUT)"
 
 test: lint
+	@scripts/browser || true  # without one, the tests in tests/browser fail and say why
 	@$(python) -m pytest --numprocesses=$(WORKERS) $(PYTEST_ARGS)
 
 test-long: ready-test

@@ -43,6 +43,7 @@ TARGETS = (
     Target("birl", ("best", "144 states"), 0.75, at_least=False),
     Target("planning", ("ratios", "kdbirl over numpy loop"), 50),
     Target("planning", ("seconds", "EVD of 4000 draws on ICUSepsis"), 120, at_least=False),
+    Target("sepsis", ("steps_per_second", "SepsisSim"), 300_000),
 )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import avril, birl, evaluation_cost, kernel_sums, planning, results, stan_comparison
+from benchmarks import avril, birl, evaluation_cost, kernel_sums, planning, results, sepsis, stan_comparison
 from benchmarks.measuring import load_average, machine, now, versions
 
 HERE = Path(__file__).resolve().parent
@@ -19,6 +19,7 @@ PARTS: dict[str, tuple[Callable[[bool, int], dict[str, Any]], int]] = {  # what 
     "evaluation": (evaluation_cost.compare, 15),
     "kernel-sums": (kernel_sums.compare, 7),
     "planning": (planning.compare, 3),
+    "sepsis": (sepsis.compare, 5),
     "stan": (stan_comparison.compare, 3),
 }
 BUSY = 0.5  # load average above which timings deserve no trust

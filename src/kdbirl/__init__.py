@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.evaluation.evd_objective import evd_objective as evd_objective
     from kdbirl.evaluation.policy_classes import policy_classes as policy_classes
     from kdbirl.evaluation.risk import value_at_risk as value_at_risk
+    from kdbirl.evaluation.simulated_features import policy_features as policy_features
     from kdbirl.features import PCA as PCA
     from kdbirl.features import VAE as VAE
     from kdbirl.features import Columns as Columns
@@ -77,6 +78,7 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.planners.plan import plan as plan
     from kdbirl.planners.plan import plan_many as plan_many
     from kdbirl.planners.policy import Policy as Policy
+    from kdbirl.planners.q_file import load_conditioned as load_conditioned
     from kdbirl.planners.q_policy import ConditionedQ as ConditionedQ
     from kdbirl.planners.q_policy import QPolicy as QPolicy
     from kdbirl.planners.soft_value_iteration import soft_value_iteration as soft_value_iteration
@@ -105,6 +107,7 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.report.grid_plots import plot_occupancy as plot_occupancy
     from kdbirl.report.grid_plots import plot_policy as plot_policy
     from kdbirl.report.grid_plots import plot_reward_maps as plot_reward_maps
+    from kdbirl.report.patient_plots import plot_patient as plot_patient
     from kdbirl.report.plots import plot_intervals as plot_intervals
     from kdbirl.report.plots import plot_marginals as plot_marginals
     from kdbirl.report.plots import plot_pairs as plot_pairs
@@ -139,6 +142,7 @@ _MODULE_OF = {
     "evd_objective": "kdbirl.evaluation.evd_objective",
     "policy_classes": "kdbirl.evaluation.policy_classes",
     "value_at_risk": "kdbirl.evaluation.risk",
+    "policy_features": "kdbirl.evaluation.simulated_features",
     "Columns": "kdbirl.features",
     "Fixed": "kdbirl.features",
     "Function": "kdbirl.features",
@@ -180,6 +184,7 @@ _MODULE_OF = {
     "plan": "kdbirl.planners.plan",
     "plan_many": "kdbirl.planners.plan",
     "Policy": "kdbirl.planners.policy",
+    "load_conditioned": "kdbirl.planners.q_file",
     "ConditionedQ": "kdbirl.planners.q_policy",
     "QPolicy": "kdbirl.planners.q_policy",
     "soft_value_iteration": "kdbirl.planners.soft_value_iteration",
@@ -208,6 +213,7 @@ _MODULE_OF = {
     "plot_occupancy": "kdbirl.report.grid_plots",
     "plot_policy": "kdbirl.report.grid_plots",
     "plot_reward_maps": "kdbirl.report.grid_plots",
+    "plot_patient": "kdbirl.report.patient_plots",
     "plot_intervals": "kdbirl.report.plots",
     "plot_marginals": "kdbirl.report.plots",
     "plot_pairs": "kdbirl.report.plots",

@@ -179,6 +179,13 @@ def _cache(directory: Path) -> Check:
     return Check("compilation cache", "note", f"{directory} is not writable: {advice}")
 
 
+def cache_home() -> Path:
+    """Where things are kept that can be made again: KDBIRL_CACHE_DIR, else kdbirl in XDG_CACHE_HOME or ~/.cache."""
+    if chosen := os.environ.get("KDBIRL_CACHE_DIR"):
+        return Path(chosen).expanduser().absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute() / "kdbirl"
+
+
 def is_writable(directory: Path) -> bool:
     """Whether a file can be made in `directory`, which is made if need be. Tried, since root ignores permissions."""
     probe = directory / f".probe-{os.getpid()}"

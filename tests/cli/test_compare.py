@@ -24,6 +24,9 @@ def test_it_leaves_a_table_a_figure_and_the_budget_and_goes_on(capsys):
     assert "Behaviour cloning" in shown
     for kind, first in FIRST_BYTES.items():
         assert Path(f"made/comparison.{kind}").read_bytes().startswith(first)
+    page = Path("made/comparison.html").read_text(encoding="utf-8")
+    assert "3 methods on the same demonstrations" in page
+    assert "<script" not in page
     table = Path("made/comparison.csv").read_bytes()
     rows = list(csv.DictReader(table.decode().splitlines()))
     assert len(rows) == 3 * 2 * 2

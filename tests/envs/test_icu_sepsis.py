@@ -7,6 +7,7 @@ import pytest
 
 import kdbirl as kb
 from kdbirl.envs import icu_sepsis
+from kdbirl.envs.icu_learnt_features import COVARIATES
 from kdbirl.errors import FileProblem, InputError, MissingDependency
 from kdbirl.planners.dynamics import dynamics_of
 
@@ -40,6 +41,64 @@ def test_the_planners_agree_with_the_baselines(undiscounted):
             undiscounted.baseline_lengths()[name], rel=1e-9 if name != "optimal" else 0.2
         )  # ties between best actions are split here, which leaves survival as it is but not the length
     assert undiscounted.reward_table(survival) == pytest.approx(undiscounted.env_reward)
+
+
+@pytest.fixture(scope="module")
+def learnt():
+    return kb.ICUSepsis(kb.VAE(hidden=(16,), steps=250), outcome=True)
+
+
+def test_learnt_features_are_the_maps_standardised_over_random_treatment(learnt):
+    assert learnt.feature_names == ("z1", "z2", "z3", "survived", "died")
+    assert learnt.features.shape == (716, 25, 5)
+    assert (learnt.features[713:] == 0).all()
+    occupancy = kb.occupancy(kb.ICUSepsis(discount=1), kb.Policy.uniform(716, 25))
+    share, phi = occupancy[:713] / occupancy[:713].sum(), learnt.features[:713, :, :3]
+    mean = np.einsum("sa,saq->q", share, phi)
+    np.testing.assert_allclose(mean, 0, atol=1e-9)
+    np.testing.assert_allclose(np.einsum("sa,saq->q", share, phi**2), 1, rtol=1e-9)
+    row = kb.Demonstrations(learnt.centres[[7]], np.array([3]), state_names=COVARIATES, n_actions=25)
+    other = kb.Demonstrations(learnt.centres[[8]], np.array([3]), state_names=COVARIATES, n_actions=25)
+    differences = (learnt.feature_map(other) - learnt.feature_map(row))[0]
+    scale = (phi[8, 3] - phi[7, 3]) / differences
+    np.testing.assert_allclose(phi[9, 20] - phi[7, 3], scale * (raw(learnt, 9, 20) - raw(learnt, 7, 3)), rtol=1e-9)
+
+
+def raw(world, state, action):
+    rows = kb.Demonstrations(world.centres[[state]], np.array([action]), state_names=COVARIATES, n_actions=25)
+    return world.feature_map(rows)[0]
+
+
+def test_a_fitted_map_is_taken_as_it_is(learnt):
+    again = kb.ICUSepsis(learnt.feature_map, outcome=True)
+    assert again.feature_map is learnt.feature_map
+    np.testing.assert_array_equal(again.features, learnt.features)
+    assert kb.ICUSepsis().feature_map is None
+
+
+def test_rewards_of_learnt_features_do_not_pay_for_an_early_end(learnt):
+    """With either sign of each feature, planned stays are not shorter than 6 of the 9.5 steps of random treatment."""
+    world, steps = kb.ICUSepsis(learnt.feature_map), kb.ICUSepsis(discount=1)
+    rewards = np.concatenate([np.eye(3), -np.eye(3)])
+    policies = [kb.plan(world, w) for w in rewards]
+    assert min(kb.occupancy(steps, policy).sum() for policy in policies) > 6
+    random = kb.Policy.uniform(716, 25)
+    gains = [kb.value(world, best, w) - kb.value(world, random, w) for best, w in zip(policies, rewards, strict=True)]
+    assert min(gains) > 0.3  # in standard deviations of a feature: treatment has a hold on each, through the dynamics
+
+
+def test_the_covariates_names_fit_their_columns(learnt):
+    column = {name: learnt.centres[:713, k] for k, name in enumerate(COVARIATES)}
+    assert len(column) == 47
+    pairs = [("SysBP", "MeanBP"), ("shock index", "heart rate"), ("PT", "INR"), ("SGOT", "SGPT"), ("BUN", "creatinine")]
+    assert all(np.corrcoef(column[a], column[b])[0, 1] > 0.75 for a, b in pairs)
+    assert np.corrcoef(column["SOFA"], learnt.sofa[:713])[0, 1] > 0.99
+    assert np.corrcoef(column["shock index"], column["SysBP"])[0, 1] < -0.6
+
+
+def test_features_of_the_wrong_kind_are_refused():
+    with pytest.raises(InputError, match="should be a name or a feature map of the 47 covariates"):
+        kb.ICUSepsis(features=np.sin)
 
 
 def test_every_patient_survives_or_dies(undiscounted):

@@ -6,13 +6,22 @@ import numpy as np
 import pytest
 
 import kdbirl as kb
+from kdbirl.envs.sepsis_covariates import COVARIATES
 from kdbirl.envs.simulator import Outcome, Simulator, TabularSimulator
 
 from .worlds import WORLDS
 
+
+def two_features(observation, action):
+    """SOFA and the action's code, as a user would write them."""
+    return jnp.stack([observation[:, COVARIATES.index("SOFA")], action.astype(observation.dtype)], axis=1)
+
+
 SIMULATORS = {
     "CartPole": lambda: kb.CartPole(discount=0.99),
     "CartPole without a horizon": lambda: kb.CartPole(discount=0.99, horizon=None),
+    "SepsisSim": kb.SepsisSim,
+    "SepsisSim with a phi of its own": lambda: kb.SepsisSim(memory=False, ending="never").with_features(two_features),
     "features of states": lambda: TabularSimulator(kb.Gridworld(3, features="xy"), np.arange(18.0).reshape(9, 2)),
     **{name: (lambda make=make: TabularSimulator(make())) for name, make in WORLDS.items() if name != "ICUSepsis"},
 }

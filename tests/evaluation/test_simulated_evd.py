@@ -56,14 +56,14 @@ def test_it_agrees_with_the_exact_one(simulator):
 def test_one_policy_for_all_weights_is_one_policy_for_each(monkeypatch):
     """Side by side, in blocks of which the last is not full, or one by one: the same episodes. A draw is repeated."""
     simulator, conditioned = STILL_SIMULATOR, Conditioned(STILL)
-    draws, options = DRAWS[[0, 1, 0]], {"episodes": 20, "horizon": 15, "seed": 3}
+    draws, options = DRAWS[[0, 1, 0, 2]], {"episodes": 20, "horizon": 15, "seed": 3}
     together = kb.evd(draws, simulator, TRUTH, planner=conditioned, **options)
 
     def one(reward):
         return lambda observations: conditioned.act(observations, jnp.broadcast_to(reward[None], observations.shape))
 
     apart = kb.evd(draws, simulator, TRUTH, planner=one, **options)
-    monkeypatch.setattr("kdbirl.evaluation.paired_rollouts.TOGETHER", 60)  # three of the four rewards at once
+    monkeypatch.setattr("kdbirl.planners.simulated_episodes.TOGETHER", 40)  # two of the five rewards at once
     blocks = kb.evd(draws, simulator, TRUTH, planner=conditioned, **options)
     for other in (apart, blocks):
         np.testing.assert_allclose(other.per_draw, together.per_draw, atol=1e-12)

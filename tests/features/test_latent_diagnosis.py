@@ -21,7 +21,7 @@ ROWS = Demonstrations(STATES, ACTIONS, n_actions=4)
 
 def test_a_collapsed_latent_is_found() -> None:
     """One factor and three latents, with a KL that makes idle latents dear."""
-    fitted = VAE(hidden=(16,), steps=1500, kl_weight=4.0, actions="leave-out").fit(ROWS)
+    fitted = VAE(hidden=(16,), steps=1500, kl_weight=4.0, held_out=0, actions="leave-out").fit(ROWS)
     found = diagnose_latents(fitted, ROWS)
     assert found.active.sum() == 1
     assert len(found.collapsed) == 2
@@ -118,9 +118,11 @@ def test_the_picture_shows_the_course_the_use_and_the_correlations() -> None:
     fitted = VAE(hidden=(16,), steps=500).fit(ROWS)
     found = diagnose_latents(fitted, ROWS)
     course, use, correlations = plot_latents(found, fitted.course).axes[:3]
-    np.testing.assert_array_equal(course.lines[1].get_xydata(), np.column_stack([[250, 500], fitted.course.held_out]))
+    np.testing.assert_array_equal(
+        course.lines[1].get_xydata(), np.column_stack([[0, 250, 500], fitted.course.held_out])
+    )
     heights = [bar.get_height() for bar in use.patches]
-    np.testing.assert_allclose(heights, [*found.variance, *(found.variance * found.action_control)])
+    np.testing.assert_allclose(heights, [*found.variance, *(found.variance * np.clip(found.action_control, 0, 1))])
     np.testing.assert_array_equal(correlations.images[0].get_array(), found.correlations)
     assert len(plot_latents(found).axes) == 3  # two panels and the colours
     with pytest.raises(InputError, match="needs 2 axes, not 1"):

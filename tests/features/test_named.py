@@ -20,6 +20,8 @@ ROWS = Demonstrations(states=np.arange(6), actions=np.array([0, 1, 0, 1, 0, 1]),
         ("grid:3x2", ("x", "y")),
         ("grid:3x2 + onehot-actions", ("x", "y", "action=0", "action=1", "action=<other>")),
         ("columns:state", ("state",)),
+        ("pca:2", ("pc1", "pc2")),
+        ("PCA + onehot-actions", ("pc1", "pc2", "pc3", "action=0", "action=1", "action=<other>")),
     ],
 )
 def test_names(text, names):
@@ -38,6 +40,8 @@ def test_names(text, names):
         ("identity:3", "take nothing after the name: write identity."),
         ("grid:0", "grid:0 should give the grid's side"),
         ("grid:2x2x2", "grid:2x2x2 should give the grid's side"),
+        ("vae:many", "vae:many should give how many features are learnt, such as vae:3"),
+        ("pca:0", "pca:0 should give how many features are learnt"),
         ("columns: ,", "should name at least one column"),
     ],
 )

@@ -12,7 +12,7 @@ import kdbirl as kb
 from kdbirl.envs.simulator import TabularSimulator
 from kdbirl.errors import InputError
 from kdbirl.planners import replay as memory
-from kdbirl.planners.q_episodes import Actors, Evaluation, Scales, Settings, Setup, World, act, evaluate
+from kdbirl.planners.q_episodes import Actors, Evaluation, Scales, Settings, Setup, World, act, evaluate, starts_of
 from kdbirl.planners.q_learning import double_q_goal
 from kdbirl.planners.q_network import ActionValueNetwork, action_values
 from kdbirl.planners.q_training import Course, Stopping
@@ -109,7 +109,8 @@ def test_a_cut_episode_starts_again_and_its_row_is_no_end():
     mdp = kb.TabularMDP(table, 0, 0.8, terminal=np.arange(4) == 3, horizon=5)
     setup = Setup(TabularSimulator(mdp), settings(episode_length=3))
     before = actors_of(setup.simulator, [2, 1, 1, 1], [1, 4, 2, 1])
-    after, rows = act(setup, plain_world(4), before, jnp.zeros(4, int), jax.random.key(0))
+    starts = starts_of(setup, jax.random.key(1))
+    after, rows = act(setup, plain_world(4), starts, before, jnp.zeros(4, int), jax.random.key(0))
     np.testing.assert_array_equal(rows.terminated, [True, False, False, False])
     np.testing.assert_array_equal(np.argmax(rows.following, axis=1), [3, 2, 2, 2])  # where it led, not the new start
     np.testing.assert_array_equal(rows.features[:, 0], [2, 1, 1, 1])

@@ -27,7 +27,7 @@ def model():
 @pytest.fixture
 def quick_page(monkeypatch):
     """No figures, where a test is not about the page."""
-    monkeypatch.setattr(run_directory, "report_page", lambda posterior, title: title)
+    monkeypatch.setattr(run_directory, "report_page", lambda run, rows: run.name)
 
 
 @pytest.fixture

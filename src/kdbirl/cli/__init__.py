@@ -16,7 +16,9 @@ from kdbirl.cli.diagnose import diagnose
 from kdbirl.cli.doctor import doctor
 from kdbirl.cli.evaluate import evaluate
 from kdbirl.cli.fit import fit
+from kdbirl.cli.report import report
 from kdbirl.cli.reproduce import reproduce
+from kdbirl.cli.studio import studio
 from kdbirl.errors import KDBIRLError, KDBIRLWarning
 
 INTERRUPTED = 130  # what shells call a program that Ctrl-C has ended
@@ -39,6 +41,8 @@ app.command(epilog="Example: kdbirl evaluate run --world grid/world.json")(evalu
 app.command(epilog="Example: kdbirl compare --env gridworld:2 --methods kdbirl,birl,avril --rows 10,100 --out grid")(
     compare
 )
+app.command(epilog="Example: kdbirl report run --no-rows")(report)
+app.command(epilog="Example: kdbirl studio runs")(studio)
 app.command(epilog="Example: kdbirl reproduce contraction --out reproduction")(reproduce)
 app.command(epilog="Example: kdbirl doctor --json")(doctor)
 

@@ -11,7 +11,7 @@ import warnings
 from hashlib import sha256
 from pathlib import Path
 
-from kdbirl.installation import is_writable
+from kdbirl.installation import cache_home, is_writable
 
 _LARGEST = 512 * 2**20  # bytes; a fit leaves about 1 MB
 _SETTINGS = {
@@ -25,10 +25,7 @@ def cache_directory() -> Path:
     """Where compiled programs go: JAX's own setting, else KDBIRL_CACHE_DIR, XDG_CACHE_HOME or ~/.cache."""
     if chosen := os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return Path(chosen)
-    if chosen := os.environ.get("KDBIRL_CACHE_DIR"):
-        return Path(chosen).expanduser().absolute() / "jax" / _processor()
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(home).expanduser().absolute() / "kdbirl" / "jax" / _processor()
+    return cache_home() / "jax" / _processor()
 
 
 def switch_on() -> None:

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kdbirl.demos.data import Demonstrations
     from kdbirl.demos.training_rewards import Rewards
     from kdbirl.envs.base import TabularMDP
+    from kdbirl.envs.sepsis import SepsisSim
+    from kdbirl.envs.world import World
+    from kdbirl.planners.q_policy import ConditionedQ
+    from kdbirl.progress import Progress
 
 DEFAULT_PRIOR = "uniform:0,1"  # of random rewards: the paper's prior on its grids
 world_choices, task_choices, behaviour, output = (
@@ -24,13 +31,20 @@ def demos(
         str,
         world_choices(
             metavar="WORLD",
-            help="gridworld:5 | gridworld-xy:10 | icu-sepsis | icu-sepsis:sofa-lactate-map (both also with +outcome) | "
+            help="gridworld:5 | gridworld-xy:10 | icu-sepsis | icu-sepsis:sofa-lactate-map | sepsis | "
+            "sepsis:sofa-lactate-map (these four also with +outcome) | "
             "a Gymnasium id with a table of transitions, such as FrozenLake-v1 or FrozenLake-v1:next-state",
         ),
     ],
     discount: Annotated[
         float | None,
         world_choices(metavar="X", help="From 0 to 1. Needed for Gymnasium's worlds; 0.95 for the others."),
+    ] = None,
+    policy: Annotated[
+        Path | None,
+        world_choices(
+            metavar="FILE", help="For sepsis: the policy.npz of an earlier run, instead of learning for minutes."
+        ),
     ] = None,
     planning_horizon: Annotated[
         int | None,
@@ -74,14 +88,13 @@ def demos(
     quiet: Annotated[bool, output("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Demonstrations of training tasks and of an expert, made in a world."""
-    from kdbirl.demos.rollouts import make_bank, rollout
+    from kdbirl.demos.rollouts import make_bank
     from kdbirl.envs.named import named_world
     from kdbirl.envs.reward_text import parse_reward
     from kdbirl.envs.world_file import WorldFile
     from kdbirl.installation import package_versions
-    from kdbirl.planners.plan import plan
     from kdbirl.progress import for_stream
-    from kdbirl.report.demos_directory import FILES, demos_text, fit_command, write_demos
+    from kdbirl.report.demos_directory import FILES, POLICY, demos_text, fit_command, write_demos
     from kdbirl.report.run_directory import as_json as json_text
     from kdbirl.report.run_directory import refuse_existing
 
@@ -94,11 +107,12 @@ def demos(
     expert_temperature = temperature if expert_temperature is None else expert_temperature
     expert_noise = noise if expert_noise is None else expert_noise
     with closing(for_stream(sys.stderr, quiet or as_json)) as progress:
+        policies = _policies(world, [truth, *tasks.values()], policy, seeds["training"], progress)
         progress.update("demonstrations", 0, 3, "of the expert")
-        policy = plan(world, truth, expert_temperature, expert_noise)
-        expert = rollout(world, policy, episodes=expert_episodes, horizon=horizon, seed=seeds["expert"])
+        own_choices = (expert_episodes, horizon, seeds["expert"], expert_temperature, expert_noise)
+        expert = _expert(world, truth, policies, *own_choices)
         progress.update("demonstrations", 1, 3, f"of {len(tasks)} training tasks")
-        bank = make_bank(world, tasks, episodes, horizon, seeds["training"], temperature, noise)
+        bank = make_bank(world, tasks, episodes, horizon, seeds["training"], temperature, noise, policies)
         progress.update("demonstrations", 2, 3, "written to files")
         quality, own = _quality(temperature, noise), _quality(expert_temperature, expert_noise)
         made: dict[str, Any] = {
@@ -108,6 +122,7 @@ def demos(
             "seeds": seeds,
             "training": {"tasks": bank.n_tasks, "episodes_per_task": episodes, "rows": bank.n_rows},
             "expert": {"episodes": expert_episodes, "rows": expert.n_rows},
+            **({} if policies is None else {"policies": policies.sentence}),
             "world": world.describe(),
             "fit": fit_command(out, world, reward_prior or [DEFAULT_PRIOR]),
             "versions": package_versions(),
@@ -115,17 +130,54 @@ def demos(
         record = WorldFile(
             env, world.discount, planning_horizon, horizon, world.feature_names, tuple(truth.tolist()), made
         )
-        write_demos(out, bank, expert, record)
+        write_demos(out, bank, expert, record, policies)
     if as_json and not quiet:
-        files = {name: str(out / name) for name in FILES}
+        files = {name: str(out / name) for name in (FILES if policies is None else FILES | POLICY)}
         content = {"out": str(out), "files": files, "env": env, "discount": world.discount, "horizon": horizon}
         typer.echo(json_text(content | {"made": made}), nl=False)
     elif not quiet:
         typer.echo(demos_text(out, bank, expert, record, world))
 
 
+def _policies(
+    world: "TabularMDP | SepsisSim", rewards: "Sequence[Any]", stored: Path | None, seed: int, progress: "Progress"
+) -> "ConditionedQ | None":
+    """Of a simulator, learnt or from a file; a table is planned exactly."""
+    from kdbirl.envs.base import TabularMDP
+    from kdbirl.errors import InputError
+
+    if isinstance(world, TabularMDP):
+        if stored is not None:
+            raise InputError("--policy is for simulators, such as sepsis; the policies of this world are exact.")
+        return None
+    import numpy as np
+
+    from kdbirl.planners.q_tasks import policies_of
+
+    return policies_of(world, np.stack(rewards), stored, seed, progress)
+
+
+def _expert(
+    world: "TabularMDP | SepsisSim",
+    reward: Any,
+    policies: "ConditionedQ | None",
+    episodes: int,
+    horizon: int,
+    seed: int,
+    temperature: float | None,
+    noise: float,
+) -> "Demonstrations":
+    from kdbirl.demos.rollouts import make_bank, rollout
+    from kdbirl.envs.base import TabularMDP
+    from kdbirl.planners.plan import plan
+
+    if isinstance(world, TabularMDP):
+        return rollout(world, plan(world, reward, temperature, noise), episodes, horizon, seed)
+    return make_bank(world, {"expert": reward}, episodes, horizon, seed, temperature, noise, policies).task(0)
+
+
 def _training_rewards(
-    world: "TabularMDP",
+    world: "World",
     table: str | None,
     each_state: bool,
     random: int | None,
@@ -147,7 +199,7 @@ def _training_rewards(
     return _random_rewards(world, random, prior or [DEFAULT_PRIOR], seed)
 
 
-def _random_rewards(world: "TabularMDP", count: int, prior: list[str], seed: int) -> "tuple[Rewards, str]":
+def _random_rewards(world: "World", count: int, prior: list[str], seed: int) -> "tuple[Rewards, str]":
     import numpy as np
 
     from kdbirl.errors import InputError
@@ -155,7 +207,7 @@ def _random_rewards(world: "TabularMDP", count: int, prior: list[str], seed: int
 
     if count < 1:
         raise InputError(f"--random-rewards {count} should be a number of tasks, at least 1.")
-    drawn = parse_priors(prior).for_parameters(world.n_parameters, world.feature_names)
+    drawn = parse_priors(prior).for_parameters(len(world.feature_names), world.feature_names)
     vectors = drawn.sample(np.random.default_rng(seed), count)
     return {str(k): vector for k, vector in enumerate(vectors)}, f"{count} drawn from {' '.join(prior)}"
 

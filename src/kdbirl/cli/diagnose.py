@@ -32,6 +32,7 @@ def diagnose(
     from kdbirl.progress import for_stream
     from kdbirl.report.diagnosis_directory import diagnosis_json, free_place, write_diagnosis
     from kdbirl.report.diagnosis_text import diagnosis_text
+    from kdbirl.report.html import renew_report
 
     run = run.expanduser()
     place = free_place(run)
@@ -40,6 +41,7 @@ def diagnose(
     with closing(for_stream(sys.stderr, quiet or as_json)) as progress:
         found = judged(model, posterior, calibrate, sensitivity, plan, mdp, progress)
     write_diagnosis(found, run, place)
+    renew_report(run)
     if as_json and not quiet:
         typer.echo(diagnosis_json(found, run), nl=False)
     elif not quiet:

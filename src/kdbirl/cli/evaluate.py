@@ -30,6 +30,7 @@ def evaluate(
     from kdbirl.posterior.storage import load_posterior
     from kdbirl.progress import for_stream
     from kdbirl.report.evaluation_text import evaluation_text
+    from kdbirl.report.html import renew_report
     from kdbirl.report.run_directory import as_json as json_text
 
     target = _target(run.expanduser(), force)
@@ -51,6 +52,7 @@ def evaluate(
         "versions": package_versions(),
     }
     write_text(target, json_text(content))
+    renew_report(target.parent)
     if as_json and not quiet:
         typer.echo(json_text(content | {"file": str(target)}), nl=False)
     elif not quiet:

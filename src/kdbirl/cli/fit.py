@@ -51,7 +51,7 @@ def fit(
         str,
         model_choices(
             metavar="MAP",
-            help="standardize | identity | onehot | onehot-states | onehot-actions | columns:x,y | grid:5; "
+            help="standardize | identity | onehot | onehot-states | onehot-actions | columns:x,y | grid:5 | vae:3 | pca:3; "
             "several as grid:5+onehot-actions",
         ),
     ] = "standardize",
@@ -87,6 +87,7 @@ def fit(
     ] = None,
     seed: Annotated[int, sampling(metavar="N", help="The same seed gives the same numbers.")] = 0,
     out: Annotated[Path, output(metavar="DIR", help="Run directory to make; it must not exist yet.")],
+    no_rows: Annotated[bool, output("--no-rows", help="Leave the expert's rows (patients) out of the report.")] = False,
     as_json: Annotated[bool, output("--json", help="Print one JSON object instead of text.")] = False,
     quiet: Annotated[bool, output("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:

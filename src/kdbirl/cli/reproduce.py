@@ -14,14 +14,24 @@ def reproduce(
         list[str],
         typer.Argument(
             metavar="EXPERIMENT...",
-            help="contraction (Lemma 4.1, Theorem 4.2) | bandwidths (every rule, on tasks left out) | all",
+            help=(
+                "fig1 (2x2 grid) | fig2 (10x10, two weights) | fig3 (5x5) | contraction (Lemma 4.1, Theorem 4.2) | "
+                "bandwidths (every rule, on tasks left out) | limits (the paper's limitations) | all"
+            ),
         ),
     ],
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="printed (the text) | released (the authors' scripts) | ours; not given: all."
+        ),
+    ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Small sizes and few seeds, under a minute; decides no claim.")
+        bool, typer.Option("--quick", help="Small sizes and few seeds, a few minutes; decides no claim.")
     ] = False,
     seeds: Annotated[
-        int | None, typer.Option(metavar="N", help="Seeds; fewer than 10 decide no claim. Not given: 12, quick 3.")
+        int | None,
+        typer.Option(metavar="N", help="Seeds; fewer than 10 decide no claim. Not given: 10 or 12, quick 2 or 3."),
     ] = None,
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Directory to make, or one of an earlier run to go on with.")
@@ -29,20 +39,25 @@ def reproduce(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
-    """Run experiments of the paper: figures, all numbers, and a ledger that says of each claim whether it holds."""
+    """Run experiments of the paper: figures, tables, one page, and a ledger that says which claims hold."""
     from kdbirl.experiments.claims_text import claims_text
     from kdbirl.experiments.directory import Reproduction
+    from kdbirl.experiments.ledger import VARIANTS
     from kdbirl.experiments.named import EXPERIMENTS, chosen
+    from kdbirl.experiments.page import write_page
+    from kdbirl.experiments.request import Request
     from kdbirl.progress import for_stream
     from kdbirl.report.run_directory import as_json as json_text
 
-    names, place = chosen(experiments), Reproduction(out.expanduser())
+    request = Request(quick, seeds, tuple(variant or VARIANTS))
+    asked, place = chosen(experiments), Reproduction(out.expanduser())
     claims, files = [], []
     with closing(for_stream(sys.stderr, quiet or as_json)) as progress:
-        for name in names:
-            found, written = EXPERIMENTS[name](place, quick, seeds, progress)
+        for experiment in asked:
+            found, written = experiment.reproduce(place, request, progress)
             claims += found
             files += [path for path in written if path not in files]
+    files.append(write_page(place.path, list(EXPERIMENTS)))
     if as_json and not quiet:
         content = {"out": str(out), "files": [str(path) for path in files], "claims": [asdict(row) for row in claims]}
         typer.echo(json_text(content), nl=False)

@@ -8,11 +8,15 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.demos.recorded import demonstrations_of
+from kdbirl.demos.simulated import refuse_other_worlds, simulated_rollout, simulated_tasks
+from kdbirl.envs.arrays import as_rewards
 from kdbirl.envs.base import TabularMDP
 from kdbirl.envs.gymnasium_source import GymnasiumSource, is_gymnasium
 from kdbirl.envs.steps import Steps
 from kdbirl.errors import InputError
 from kdbirl.planners.policy import Policy, Predictor, as_policy, predicted_action
+from kdbirl.progress import Progress
 
 
 def rollout(env: Any, policy: Any, episodes: Any = 20, horizon: Any = 10, seed: Any = 0) -> Demonstrations:
@@ -29,15 +33,15 @@ def rollout(env: Any, policy: Any, episodes: Any = 20, horizon: Any = 10, seed: 
     episodes, seed = whole_number(episodes, "episodes", 1), whole_number(seed, "seed", 0)
     horizon = None if horizon is None else whole_number(horizon, "horizon", 1)
     if isinstance(env, TabularMDP):
-        return _demonstrations(_tabular(env, policy, episodes, horizon, seed), env)
+        return demonstrations_of(_tabular(env, policy, episodes, horizon, seed), env)
     if isinstance(env, str):
         import gymnasium
 
         env = gymnasium.make(env)
     if not is_gymnasium(env):
-        return _simulated(env, policy, episodes, horizon, seed)
+        return simulated_rollout(env, policy, episodes, horizon, seed)
     source = GymnasiumSource(env)
-    return _demonstrations(source.steps(_actor(policy, source, seed), episodes, horizon, seed))
+    return demonstrations_of(source.steps(_actor(policy, source, seed), episodes, horizon, seed))
 
 
 def make_bank(
@@ -48,27 +52,46 @@ def make_bank(
     seed: Any = 0,
     temperature: float | int | None = None,
     noise: float | int = 0.0,
+    planner: Any = None,
+    progress: Progress | None = None,
 ) -> TaskBank:
     """A bank of training tasks: for each reward, demonstrations of the policy that is optimal for it.
 
+    mdp: a `TabularMDP`, which is planned exactly; or a simulator, such as `kb.SepsisSim()`, with a `planner`; its
+        observations are the bank's state columns.
     rewards: `(K, q)`, or `{task name: vector}`. temperature: Boltzmann experts exp(Q*/temperature) instead of optimal
-    ones; noise: the fraction of their actions that is random. Each task has its own random numbers, made from the seed
-    and its position, so that a task added at the end changes no other.
+        ones, in a tabular world; noise: the fraction of their actions that is random. Each task has its own random
+        numbers, made from the seed and its position, so that a task added at the end changes no other.
+    planner: in a simulator, a weight-conditioned policy (`kb.DeepQ().plan_conditioned` gives one), by which all tasks
+        are played side by side; or `planner(simulator, reward)` -> a policy.
     """
+    if not isinstance(mdp, TabularMDP):
+        refuse_other_worlds(mdp, temperature)
+    elif planner is not None:
+        raise InputError("planner= is for simulators; a kb.TabularMDP is planned exactly, so leave it out.")
+    names = tuple(str(name) for name in rewards) if isinstance(rewards, Mapping) else ()
+    table = as_rewards(
+        [np.asarray(r) for r in rewards.values()] if names else np.atleast_2d(rewards), mdp.feature_names
+    )
+    seeds = np.random.SeedSequence(whole_number(seed, "seed", 0)).generate_state(len(table)).tolist()
+    if isinstance(mdp, TabularMDP):
+        demos = _tabular_tasks(mdp, table, seeds, episodes, horizon, temperature, noise)
+    else:
+        episodes = whole_number(episodes, "episodes", 1)
+        horizon = None if horizon is None else whole_number(horizon, "horizon", 1)
+        demos = simulated_tasks(mdp, planner, table, seeds, episodes, horizon, noise, progress)
+    labels = names or tuple(str(k) for k in range(len(table)))
+    tasks = {label: (rows, reward) for label, rows, reward in zip(labels, demos, table, strict=True)}
+    return TaskBank.from_tasks(tasks, reward_names=mdp.feature_names)
+
+
+def _tabular_tasks(
+    mdp: TabularMDP, rewards: Any, seeds: list[int], episodes: Any, horizon: Any, temperature: Any, noise: Any
+) -> list[Demonstrations]:
     from kdbirl.planners.plan import policies_for  # JAX-free too, but recording alone does not need a planner
 
-    if not isinstance(mdp, TabularMDP):
-        raise InputError(f"make_bank plans, so it needs a kb.TabularMDP, not {type(mdp).__name__}; see kb.rollout.")
-    names = tuple(str(name) for name in rewards) if isinstance(rewards, Mapping) else ()
-    table = mdp.as_rewards([np.asarray(r) for r in rewards.values()] if names else np.atleast_2d(rewards))
-    labels = names or tuple(str(k) for k in range(len(table)))
-    seeds = np.random.SeedSequence(whole_number(seed, "seed", 0)).generate_state(len(table))
-    policies = policies_for(mdp, table, temperature, noise)
-    tasks = {
-        label: (rollout(mdp, policy, episodes, horizon, int(own)), reward)
-        for label, policy, own, reward in zip(labels, policies, seeds, table, strict=True)
-    }
-    return TaskBank.from_tasks(tasks, reward_names=mdp.feature_names)
+    policies = policies_for(mdp, rewards, temperature, noise)
+    return [rollout(mdp, policy, episodes, horizon, own) for policy, own in zip(policies, seeds, strict=True)]
 
 
 def whole_number(value: Any, what: str, least: int) -> int:
@@ -76,35 +99,6 @@ def whole_number(value: Any, what: str, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise InputError(f"{what}={value!r} should be a whole number, at least {least}.")
     return int(value)
-
-
-def _demonstrations(steps: Steps, mdp: TabularMDP | None = None, columns: tuple[str, ...] = ()) -> Demonstrations:
-    """Rows with declared counts; the action's names are its labels where the world has some."""
-    numbered = tuple(str(a) for a in range(steps.n_actions))
-    named = mdp is not None and mdp.action_names != numbered
-    states = None if mdp is None or mdp.state_names is None else mdp.state_names[: mdp.recorded_states]
-    return Demonstrations(
-        states=steps.states,
-        actions=steps.actions,
-        episodes=steps.episodes,
-        terminated=steps.terminated,
-        truncated=steps.truncated,
-        state_names=columns,
-        state_labels=states,
-        action_labels=mdp.action_names if named and mdp is not None else None,
-        n_states=steps.n_states,
-        n_actions=steps.n_actions,
-    )
-
-
-def _simulated(env: Any, policy: Any, episodes: int, horizon: int | None, seed: int) -> Demonstrations:
-    from kdbirl.planners.recorded_episodes import is_simulator, simulated_steps  # here, since it imports JAX
-
-    if not is_simulator(env):
-        raise InputError(
-            f"{type(env).__name__} is no environment: give a kb.TabularMDP, a Gymnasium environment or a simulator."
-        )
-    return _demonstrations(simulated_steps(env, policy, episodes, horizon, seed), columns=env.observation_names)
 
 
 def _tabular(mdp: TabularMDP, policy: Any, episodes: int, horizon: int | None, seed: int) -> Steps:

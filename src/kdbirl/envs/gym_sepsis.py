@@ -1,6 +1,7 @@
 """`GymSepsis`: the original gym-sepsis (Kiani et al. 2019), from the three weight files that a user has."""
 
 import warnings
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -128,6 +129,14 @@ class GymSepsis:
     @property
     def action_names(self) -> tuple[str, ...]:
         return treatment_names(self.n_actions)
+
+    def with_features(self, features: str | FeatureFunction, names: tuple[str, ...] = ()) -> "GymSepsis":
+        """The same world with another phi, as of `SepsisSim.with_features`; no file is read again."""
+        other = copy(self)
+        own = {"features": features, "names": tuple(names)}
+        for name, value in (own | {"feature_names": names_of(features, self.outcome, tuple(names))}).items():
+            object.__setattr__(other, name, value)
+        return other
 
     def reset(self, key: Array, n: int) -> tuple[GymSepsisState, Float[Array, "n 46"]]:
         """n starts, drawn with equal chances."""

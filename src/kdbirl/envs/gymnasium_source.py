@@ -132,11 +132,21 @@ class GymnasiumSource:
             over = bool(terminated) or cut
 
 
-def as_gymnasium(mdp: TabularMDP, reward: Any) -> Any:
-    """A tabular world with this reward as a Gymnasium environment: Discrete observations and actions.
+def as_gymnasium(world: Any, reward: Any) -> Any:
+    """A world with this reward as a Gymnasium environment.
 
-    An episode terminates when a terminal state is reached (the last observation), and is truncated at the horizon.
+    A `TabularMDP` has Discrete observations and actions; an episode terminates when a terminal state is reached (the
+    last observation), and is truncated at the horizon. `kb.SepsisSim` and `kb.GymSepsis`, for one patient at a time:
+    a Box of covariates, and the reward may be "terminal" too, which is the original's (+15 release, -15 death).
     """
-    from kdbirl.envs.gymnasium_env import TabularEnvironment
+    if isinstance(world, TabularMDP):
+        from kdbirl.envs.gymnasium_env import TabularEnvironment
 
-    return TabularEnvironment(mdp, reward)
+        return TabularEnvironment(world, reward)
+    if not hasattr(world, "with_features"):  # what the two sepsis simulators have
+        raise InputError(
+            f"as_gymnasium takes a kb.TabularMDP, kb.SepsisSim or kb.GymSepsis, not {type(world).__name__}."
+        )
+    from kdbirl.envs.patient_environment import PatientEnvironment
+
+    return PatientEnvironment(world, reward)

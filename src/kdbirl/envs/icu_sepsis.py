@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from kdbirl.envs.base import TabularMDP
+from kdbirl.envs.icu_learnt_features import PairFeatures, learnt_features, random_visits
 from kdbirl.errors import FileProblem, InputError, MissingDependency, did_you_mean
 
 PATIENTS, DIED, SURVIVED = 713, 713, 714  # 713 states of patients, then death, survival, and what comes after both
@@ -34,9 +35,12 @@ class ICUSepsis(TabularMDP):
 
     ## Rewards
     R(s, a) = w.phi(s, a) with `features`: "sofa-fluid-vasopressor" (SOFA points and the two levels) or
-    "sofa-lactate-map" (SOFA points; lactate and mean arterial pressure as z-scores). `outcome=True` adds survived and
-    died: the probabilities that the episode ends so with this step. A penalty per step alone rewards dying early: give
-    the outcome a weight, or a horizon. `env_reward` is the package's own reward, 1 for survival.
+    "sofa-lactate-map" (SOFA points; lactate and mean arterial pressure as z-scores), or a feature map of the 47
+    covariates and the treatment: `kb.ICUSepsis(kb.VAE())` learns it from all pairs of a patient's state and a
+    treatment (a map that is fitted already is taken as it is), and centres and scales each feature over the steps of
+    randomly treated patients, see `envs.icu_learnt_features`; `feature_map` is the fitted map. `outcome=True` adds
+    survived and died: the probabilities that the episode ends so with this step. A penalty per step alone rewards dying
+    early: give the outcome a weight. `env_reward` is the package's own reward, 1 for survival.
 
     ## Start and end
     The start is the patients' own distribution; every policy ends in 713 or 714 with certainty.
@@ -52,12 +56,13 @@ class ICUSepsis(TabularMDP):
     sofa: Float[np.ndarray, " S"]
     centres: Float[np.ndarray, "S 47"]
     expert_policy: Float[np.ndarray, "S A"]
+    feature_map: PairFeatures | None
 
     def __init__(
-        self, features: str = FEATURES[0], outcome: bool = False, discount: Any = DISCOUNT, horizon: Any = None
+        self, features: Any = FEATURES[0], outcome: bool = False, discount: Any = DISCOUNT, horizon: Any = None
     ) -> None:
         arrays = _load(_assets())
-        phi, names = _features(features, outcome, arrays)
+        phi, names, learnt = _features(features, outcome, arrays)
         TabularMDP.__init__(
             self,
             arrays["tx_mat"],
@@ -77,6 +82,7 @@ class ICUSepsis(TabularMDP):
             copy = np.array(value)
             copy.setflags(write=False)
             object.__setattr__(self, name, copy)
+        object.__setattr__(self, "feature_map", learnt)
 
     def baseline_returns(self) -> dict[str, float]:
         """Exact undiscounted returns of the package's own reward, the probability of survival, of three policies."""
@@ -117,7 +123,19 @@ def _best_for_survival(world: ICUSepsis) -> Float[np.ndarray, "n A"]:
         best = np.where(better, chances.argmax(axis=1), best)
 
 
-def _features(kind: str, outcome: bool, arrays: dict[str, np.ndarray]) -> tuple[Float[np.ndarray, "S A q"], list[str]]:
+def _features(
+    kind: Any, outcome: bool, arrays: dict[str, np.ndarray]
+) -> tuple[Float[np.ndarray, "S A q"], list[str], PairFeatures | None]:
+    """phi, its names, and the map that made it, if one did."""
+    learnt, columns = (None, _named(kind, arrays)) if isinstance(kind, str) else _learnt(kind, arrays)
+    if outcome:
+        columns |= {"survived": arrays["tx_mat"][:, :, SURVIVED], "died": arrays["tx_mat"][:, :, DIED]}
+    phi = np.stack(list(columns.values()), axis=2).astype(np.float64)
+    phi[PATIENTS:] = 0.0
+    return phi, list(columns), learnt
+
+
+def _named(kind: str, arrays: dict[str, np.ndarray]) -> dict[str, Float[np.ndarray, "S A"]]:
     centres, sofa = arrays["state_cluster_centers"], arrays["sofa_scores"]
     levels = np.divmod(np.arange(LEVELS**2), LEVELS)
     shape = (len(sofa), LEVELS**2)
@@ -129,11 +147,16 @@ def _features(kind: str, outcome: bool, arrays: dict[str, np.ndarray]) -> tuple[
         columns["MAP"] = np.broadcast_to(centres[:, MEAN_PRESSURE, None], shape)
     else:
         raise InputError(f"features={kind!r} is unknown.{did_you_mean(str(kind), FEATURES)}")
-    if outcome:
-        columns |= {"survived": arrays["tx_mat"][:, :, SURVIVED], "died": arrays["tx_mat"][:, :, DIED]}
-    phi = np.stack(list(columns.values()), axis=2).astype(np.float64)
-    phi[PATIENTS:] = 0.0
-    return phi, list(columns)
+    return columns
+
+
+def _learnt(kind: Any, arrays: dict[str, np.ndarray]) -> tuple[Any, dict[str, Float[np.ndarray, "S A"]]]:
+    patients = slice(PATIENTS)
+    visits = random_visits(arrays["tx_mat"][patients, :, patients], arrays["d_0"][patients])
+    fitted, values = learnt_features(kind, arrays["state_cluster_centers"][patients], visits, LEVELS**2)
+    phi = np.zeros((len(arrays["d_0"]), *values.shape[1:]))
+    phi[patients] = values
+    return fitted, {name: phi[:, :, k] for k, name in enumerate(fitted.names)}
 
 
 def _assets() -> Path:

@@ -1,22 +1,28 @@
-"""Worlds by the names that the command line uses: `gridworld:5`, `icu-sepsis`, `FrozenLake-v1:next-state`."""
+"""Worlds by the names that the command line uses: `gridworld:5`, `icu-sepsis`, `sepsis`, `FrozenLake-v1:next-state`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kdbirl.envs import gridworld, icu_sepsis, toy_text
 from kdbirl.envs.base import TabularMDP
 from kdbirl.envs.gymnasium_source import GymnasiumSource
 from kdbirl.errors import InputError, did_you_mean
 
+if TYPE_CHECKING:
+    from kdbirl.envs.sepsis import SepsisSim
+
 GRIDS = {"gridworld": "state", "gridworld-xy": "xy"}  # their reward's features
 SEPSIS = "icu-sepsis"
+SIMULATED = "sepsis"
 OUTCOME = "+outcome"
 
 
-def named_world(text: str, discount: float | None = None, horizon: int | None = None) -> TabularMDP:
-    """A tabular world from its name.
+def named_world(text: str, discount: float | None = None, horizon: int | None = None) -> "TabularMDP | SepsisSim":
+    """A world from its name: a tabular one, or for `sepsis` a simulator.
 
     `gridworld:5`: 5 x 5 cells, one reward parameter per cell; `gridworld-xy:5`: R = w.(x, y).
     `icu-sepsis`, `icu-sepsis:sofa-lactate-map`, each with `+outcome` at the end for the two outcome indicators.
+    `sepsis`, `sepsis:sofa-lactate-map`: `SepsisSim` with stays that all have 18 steps (or `horizon`), so that no weight
+    makes leaving early pay; with `+outcome` stays end in release or death, which the reward weighs too.
     Any Gymnasium id with a table of transitions, and how its reward is featurised: `FrozenLake-v1` (one parameter per
     state, earned by acting there), `FrozenLake-v1:next-state` (by arriving there), `FrozenLake-v1:env-reward`.
     discount: required for Gymnasium's worlds; the others have 0.95 if it is None. horizon: as of `TabularMDP`.
@@ -27,7 +33,20 @@ def named_world(text: str, discount: float | None = None, horizon: int | None = 
         return gridworld.Gridworld(_side(text, choice), discount=given, features=GRIDS[name], horizon=horizon)
     if name.removesuffix(OUTCOME) == SEPSIS:
         return _sepsis(text.strip(), discount, horizon)
+    if name.removesuffix(OUTCOME) == SIMULATED:
+        return _simulated(text.strip(), discount, horizon)
     return _gymnasium(text.strip(), discount, horizon)
+
+
+def tabular_world(text: str, discount: float | None = None, horizon: int | None = None) -> TabularMDP:
+    """`named_world` where exact values are needed: a simulator is refused."""
+    world = named_world(text, discount, horizon)
+    if not isinstance(world, TabularMDP):
+        raise InputError(
+            f"{text} is a simulator, without the table that this needs; in Python, kb.evd(posterior, simulator, "
+            "true_reward, planner=kb.load_conditioned('policy.npz')) judges a posterior by rollouts."
+        )
+    return world
 
 
 def _side(text: str, side: str) -> int:
@@ -41,6 +60,21 @@ def _sepsis(text: str, discount: float | None, horizon: int | None) -> TabularMD
     features = plain.partition(":")[2].strip() or icu_sepsis.FEATURES[0]
     given = icu_sepsis.DISCOUNT if discount is None else discount
     return icu_sepsis.ICUSepsis(features, outcome=plain != text, discount=given, horizon=horizon)
+
+
+def _simulated(text: str, discount: float | None, horizon: int | None) -> "SepsisSim":
+    from kdbirl.envs.sepsis import DISCOUNT, HORIZON, SepsisSim  # here, since it imports JAX
+
+    plain = text.removesuffix(OUTCOME)
+    features = plain.partition(":")[2].strip() or icu_sepsis.FEATURES[0]
+    return SepsisSim(
+        features,
+        outcome=plain != text,
+        discount=DISCOUNT if discount is None else discount,
+        horizon=HORIZON if horizon is None else horizon,
+        ending="never" if plain == text and features != "outcome" else "sampled",
+        memory=False,
+    )
 
 
 def _gymnasium(text: str, discount: float | None, horizon: int | None) -> TabularMDP:
@@ -66,7 +100,7 @@ def _made(name: str) -> Any:
     try:
         return gymnasium.make(name)
     except (gymnasium.error.UnregisteredEnv, ModuleNotFoundError) as error:
-        known = [*(f"{grid}:5" for grid in GRIDS), SEPSIS, *gymnasium.registry]
+        known = [*(f"{grid}:5" for grid in GRIDS), SEPSIS, SIMULATED, *gymnasium.registry]
         raise InputError(f"There is no world called {name!r}.{_nearest(name, known)}") from error
     except gymnasium.error.Error as error:
         reason = " ".join(str(error).split()).rstrip(".")
@@ -77,4 +111,6 @@ def _nearest(name: str, known: list[str]) -> str:
     near = did_you_mean(name, known)
     if near.startswith(" Did you mean"):
         return near
-    return f" There are gridworld:5, gridworld-xy:10, {SEPSIS}, and Gymnasium's ids, such as FrozenLake-v1."
+    return (
+        f" There are gridworld:5, gridworld-xy:10, {SEPSIS}, {SIMULATED}, and Gymnasium's ids, such as FrozenLake-v1."
+    )

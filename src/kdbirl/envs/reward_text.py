@@ -3,16 +3,17 @@
 import numpy as np
 from jaxtyping import Float
 
-from kdbirl.envs.base import TabularMDP
+from kdbirl.envs.arrays import as_rewards
+from kdbirl.envs.world import World
 from kdbirl.errors import InputError, did_you_mean
 
 
-def parse_reward(text: str, world: TabularMDP) -> Float[np.ndarray, " q"]:
+def parse_reward(text: str, world: World) -> Float[np.ndarray, " q"]:
     """A number for each parameter in the world's order, or `name=number` for those that are not 0."""
     parts = [part.strip() for part in text.split(",")]
     if not any("=" in part for part in parts):
-        return world.as_rewards([_number(part, text) for part in parts])[0]
-    reward = np.zeros(world.n_parameters)
+        return as_rewards([_number(part, text) for part in parts], world.feature_names)[0]
+    reward = np.zeros(len(world.feature_names))
     for part in parts:
         name, equals, value = (piece.strip() for piece in part.rpartition("="))
         if not equals:
@@ -21,7 +22,7 @@ def parse_reward(text: str, world: TabularMDP) -> Float[np.ndarray, " q"]:
             there = did_you_mean(name, world.feature_names)
             raise InputError(f"The reward names {name!r}, which is not among this world's parameters.{there}")
         reward[world.feature_names.index(name)] = _number(value, text)
-    return world.as_rewards(reward)[0]
+    return as_rewards(reward, world.feature_names)[0]
 
 
 def _number(part: str, text: str) -> float:

@@ -1,6 +1,6 @@
 """`SepsisSim`: a synthetic septic patient, or a hundred thousand, as a differentiable simulator in JAX."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -134,6 +134,30 @@ class SepsisSim:
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
         return names_of(self.features, self.outcome, self.names)
+
+    def with_features(self, features: str | FeatureFunction, names: tuple[str, ...] = ()) -> "SepsisSim":
+        """The same world with another phi: a name, or a function as `kb.in_jax(vae, sim.n_actions)` makes one of a map.
+
+        Learnt features are centred (their mean over random patients is about 0) and of arbitrary sign, so that a reward
+        w.phi may pay for leaving early, even by dying: use `ending="never"`, where every episode has `horizon` steps
+        and policies differ by what they do to the patient alone, or `outcome=True` with weights for the outcome.
+        """
+        return replace(self, features=features, names=tuple(names))
+
+    def describe(self) -> dict[str, Any]:
+        """What defines the world, as JSON, for a run's record."""
+        features = self.features if isinstance(self.features, str) else "a function"
+        return {
+            "world": type(self).__name__,
+            "observations": list(self.observation_names),
+            "actions": list(self.action_names),
+            "features": features,
+            "reward_parameters": list(self.feature_names),
+            "discount": self.discount,
+            "horizon": self.horizon,
+            "ending": self.ending,
+            "drug_in_sofa": self.drug_in_sofa,
+        }
 
     def reset(self, key: Array, n: int) -> tuple[SepsisState, Float[Array, "n 46"]]:
         """n patients as they are admitted."""

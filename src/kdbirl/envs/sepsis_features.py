@@ -45,6 +45,7 @@ def _named_function(features: FeatureFunction, names: tuple[str, ...]) -> tuple[
     shape = getattr(jax.eval_shape(features, *rows), "shape", None)
     if shape is None or len(shape) != 2 or shape[0] != 2:
         raise InputError(f"features: the function gives shape {shape} for 2 rows, expected (2, q).")
+    names = names or tuple(getattr(features, "names", ()))  # a feature map in JAX knows its own
     if names and len(names) != shape[1]:
         raise InputError(f"names: {len(names)} names for {shape[1]} features.")
     return tuple(names) or tuple(f"phi{i + 1}" for i in range(shape[1]))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kdbirl.envs.base import TabularMDP
-from kdbirl.envs.named import named_world
+from kdbirl.envs.named import tabular_world
 from kdbirl.errors import FileProblem, InputError
 
 EXPECTED = "expected a world.json written by `kdbirl demos`"
@@ -30,7 +30,7 @@ class WorldFile:
 
     def world(self) -> TabularMDP:
         """The world itself; its parameters must still be those that the file names."""
-        world = named_world(self.env, self.discount, self.planning_horizon)
+        world = tabular_world(self.env, self.discount, self.planning_horizon)
         if world.feature_names != self.reward_parameters:
             raise InputError(
                 f"{self.env} has {world.n_parameters} reward parameters here, but the file names "

@@ -4,9 +4,6 @@ The difference of two policies' returns over the *same* episodes (common random 
 difference of two separate estimates, and is zero where they act alike. It may come out slightly negative.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -16,13 +13,20 @@ from jaxtyping import Array, Float
 
 from kdbirl.envs.simulator import Simulator
 from kdbirl.errors import InputError
-from kdbirl.evaluation.planner import as_planner
-from kdbirl.planners.acting import Act, ConditionedPolicy, as_actor, conditioned_actor
-from kdbirl.planners.simulated_episodes import Chances, Played, chances_of, check_actions, episode_steps, play
+from kdbirl.planners.acting import ConditionedPolicy, as_actor, conditioned_actor
+from kdbirl.planners.planner import as_planner
+from kdbirl.planners.simulated_episodes import (
+    Episodes,
+    Played,
+    blocks,
+    chances_of,
+    check_actions,
+    compiled,
+    compiled_for_many,
+    episode_steps,
+)
 from kdbirl.precision import float64
 from kdbirl.progress import Progress
-
-TOGETHER = 2**14  # episodes of all rewards that are played side by side: their network layers stay near the processor
 
 
 @float64
@@ -46,52 +50,14 @@ def paired_returns(
     seed: int,
     progress: Progress,
 ) -> tuple[Float[np.ndarray, "r episodes"], Float[np.ndarray, " episodes"]]:
-    """Returns under the true reward of the policy of each reward, and of the random agent, in the same episodes.
-
-    Equal rewards are planned once. A weight-conditioned planner plays many rewards side by side.
-    """
+    """Returns under the true reward of the policy of each reward, and of the random agent, in the same episodes."""
     pairs = Pairs(simulator, jnp.asarray(truth)[:, None], episodes, horizon, seed)
-    distinct, index = np.unique(rewards, axis=0, return_inverse=True)
-    if isinstance(planner, ConditionedPolicy):
-        found = _side_by_side(pairs, planner, distinct, progress)
-    else:
-        found = _one_by_one(pairs, planner, distinct, progress)
-    random = np.asarray(pairs.of("random").collected[:, 0], dtype=np.float64)
-    return found[index.reshape(-1)], random
-
-
-@dataclass(frozen=True, eq=False)
-class Episodes:
-    """Which episodes are played: what a compiled program depends on. Simulators are told apart by identity, because a
-    user's may hold arrays, which can be neither compared nor hashed."""
-
-    simulator: Simulator
-    number: int
-    steps: int
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Episodes) and self._identity == other._identity
-
-    def __hash__(self) -> int:
-        return hash(self._identity)
-
-    @property
-    def _identity(self) -> tuple[int, int, int]:
-        return id(self.simulator), self.number, self.steps
-
-    def play(self, act: Act, parameters: Any, chances: Chances, mixing: Float[Array, "q p"]) -> Played:
-        """To be compiled."""
-        return play(self.simulator, act, parameters, chances, mixing, self.number)
-
-
-@lru_cache(maxsize=16)
-def _compiled(episodes: Episodes) -> Callable[..., Played]:
-    """One program for all policies of a kind, also those of the next call."""
-    return jax.jit(episodes.play, static_argnums=0)
+    found = of_rewards(pairs, planner, rewards, progress)[:, :, 0]
+    return found, np.asarray(pairs.of("random").collected[:, 0], dtype=np.float64)
 
 
 class Pairs:
-    """The same episodes for every policy that is asked for."""
+    """The same episodes for every policy that is asked for, and `mixing`: what is collected is phi @ mixing."""
 
     def __init__(
         self, simulator: Simulator, mixing: Float[Array, "q p"], episodes: int, horizon: int | None, seed: int
@@ -103,42 +69,51 @@ class Pairs:
     def of(self, policy: Any) -> Played:
         """What one policy collects. A program of its own is not kept: it would keep the policy in memory."""
         act, parameters, alike = as_actor(policy, self.simulator, self.episodes.steps)
-        compiled = _compiled(self.episodes) if alike else jax.jit(self.episodes.play, static_argnums=0)
-        played = compiled(act, parameters, self.chances, self.mixing)
+        program = compiled(self.episodes) if alike else jax.jit(self.episodes.play, static_argnums=0)
+        played = program(act, parameters, self.chances, self.mixing)
         check_actions(played, self.simulator)
         return played
 
 
+def of_rewards(
+    pairs: Pairs, planner: Any, rewards: Float[np.ndarray, "r q"], progress: Progress
+) -> Float[np.ndarray, "r episodes p"]:
+    """What the policy of each reward collects in each episode.
+
+    Equal rewards are planned once. A weight-conditioned planner plays many rewards side by side.
+    """
+    distinct, index = np.unique(rewards, axis=0, return_inverse=True)
+    play = _side_by_side if isinstance(planner, ConditionedPolicy) else _one_by_one
+    return play(pairs, planner, distinct, progress)[index.reshape(-1)]
+
+
 def _one_by_one(
     pairs: Pairs, planner: Any, rewards: Float[np.ndarray, "r q"], progress: Progress
-) -> Float[np.ndarray, "r episodes"]:
+) -> Float[np.ndarray, "r episodes p"]:
     if planner is None:
         raise InputError(
             "evd in a simulator needs planner=: a weight-conditioned policy, such as kb.DeepQ().plan_conditioned("
             "simulator, prior, seed=0), or a function of the simulator and a reward that gives a policy."
         )
-    ask, found = as_planner(planner), np.empty((len(rewards), pairs.episodes.number))
+    ask, found = as_planner(planner), _room(pairs, len(rewards))
     for number, reward in enumerate(rewards):
-        found[number] = pairs.of(ask(pairs.simulator, reward)).collected[:, 0]
+        found[number] = pairs.of(ask(pairs.simulator, reward)).collected
         progress.update("paired rollouts", number + 1, len(rewards))
     return found
 
 
 def _side_by_side(
     pairs: Pairs, planner: ConditionedPolicy, rewards: Float[np.ndarray, "r q"], progress: Progress
-) -> Float[np.ndarray, "r episodes"]:
-    """Blocks of one size, the last filled up with its last reward, so that one program serves all."""
-
-    def one(reward: Float[Array, " q"]) -> Played:
-        act, parameters, _ = conditioned_actor(planner, reward)
-        return pairs.episodes.play(act, parameters, pairs.chances, pairs.mixing)
-
-    size = max(min(TOGETHER // pairs.episodes.number, len(rewards)), 1)
-    many, found = jax.jit(jax.vmap(one)), np.empty((len(rewards), pairs.episodes.number))
-    for begin in range(0, len(rewards), size):
-        block = np.minimum(np.arange(begin, begin + size), len(rewards) - 1)
-        played = many(jnp.asarray(rewards[block]))
+) -> Float[np.ndarray, "r episodes p"]:
+    act, shared, _ = conditioned_actor(planner)
+    program, found = compiled_for_many(pairs.episodes, own_chances=False), _room(pairs, len(rewards))
+    for block in blocks(len(rewards), pairs.episodes.number):
+        played = program(act, shared, jnp.asarray(rewards[block]), pairs.chances, pairs.mixing)
         check_actions(played, pairs.simulator)
-        found[block] = played.collected[:, :, 0]
+        found[block] = played.collected
         progress.update("paired rollouts", int(block[-1]) + 1, len(rewards))
     return found
+
+
+def _room(pairs: Pairs, rewards: int) -> Float[np.ndarray, "r episodes p"]:
+    return np.empty((rewards, pairs.episodes.number, pairs.mixing.shape[1]))

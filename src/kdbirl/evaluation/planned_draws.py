@@ -8,9 +8,9 @@ from jaxtyping import Float
 
 from kdbirl.envs.base import TabularMDP
 from kdbirl.evaluation.draws import draws_of
-from kdbirl.evaluation.planner import as_planner
 from kdbirl.planners.evaluation import feature_expectations
 from kdbirl.planners.plan import optimal_feature_expectations
+from kdbirl.planners.planner import as_planner
 from kdbirl.progress import Progress, Silent
 
 

@@ -12,11 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kdbirl.experiments.source_closure import PACKAGE, source_closure
 from kdbirl.files import write_text
 from kdbirl.installation import package_versions
 
-DECIDING_PACKAGES = ("jax", "numpy", "scipy")
-DECIDING_FOLDERS = ("likelihood", "posterior")
+DECIDING_PACKAGES = ("blackjax", "equinox", "jax", "numpy", "optax", "scipy")
 Cell = dict[str, Any]
 
 
@@ -49,11 +49,10 @@ def fingerprint(key: Mapping[str, Any], modules: tuple[str, ...] = ()) -> str:
 
 @cache
 def code_fingerprint(modules: tuple[str, ...]) -> str:
-    """A hash of the source files and package versions that decide numbers."""
-    package, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
-    own = [package / "experiments" / f"{name}.py" for name in modules]
-    for path in [*own, *(path for folder in DECIDING_FOLDERS for path in sorted((package / folder).glob("*.py")))]:
-        digest.update(path.name.encode() + path.read_bytes())
+    """A hash of the source files and package versions that decide numbers: the modules and all that they import."""
+    digest = hashlib.sha256()
+    for path in source_closure(tuple(f"experiments.{name}" for name in modules)):
+        digest.update(str(path.relative_to(PACKAGE)).encode() + path.read_bytes())
     versions = package_versions()
     digest.update(json.dumps({name: versions.get(name) for name in DECIDING_PACKAGES}).encode())
     return digest.hexdigest()

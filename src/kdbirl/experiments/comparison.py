@@ -22,7 +22,7 @@ from jaxtyping import Float
 from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.demos.rollouts import make_bank, rollout, whole_number
 from kdbirl.envs.base import TabularMDP
-from kdbirl.envs.named import named_world
+from kdbirl.envs.named import tabular_world
 from kdbirl.errors import InputError, KDBIRLError, KDBIRLWarning
 from kdbirl.evaluation.comparison import judge_policy, judge_posterior
 from kdbirl.evaluation.contenders import CONTENDERS, Budget, Setting, chosen_contenders, described, is_by_state
@@ -73,7 +73,7 @@ class Comparison:
     @cached_property
     def world(self) -> TabularMDP:
         """The world; the user's mistakes in its name are found here."""
-        return named_world(self.env, self.discount)
+        return tabular_world(self.env, self.discount)
 
     @cached_property
     def reward_prior(self) -> Prior:

@@ -3,6 +3,7 @@
 DIR/comparison.csv                  a row for each method, n, seed and test task
 DIR/comparison.json                 the summary: means and standard errors over seeds
 DIR/comparison.png .svg .pdf        the figure
+DIR/comparison.html                 the page to look at: figure, summary, configuration
 DIR/manifest.json                   the world, the budget, what each method may see, versions, seeds, timings, hashes
 DIR/cells/                          single answers: an interrupted run goes on from them, a larger one adds to them
 """
@@ -17,6 +18,7 @@ from typing import Any
 
 from kdbirl.errors import FileProblem
 from kdbirl.evaluation.comparison_table import csv_text
+from kdbirl.evaluation.contenders import CONTENDERS
 from kdbirl.experiments.cell_store import CellStore
 from kdbirl.experiments.comparison import MODULES, NAME, Comparison
 from kdbirl.experiments.directory import FORMATS, _save
@@ -67,6 +69,7 @@ class ComparisonDirectory:
         seconds: float,
     ) -> list[Path]:
         """Write all files, each whole or not at all, the manifest last."""
+        from kdbirl.report.comparison_page import comparison_page
         from kdbirl.report.comparison_plots import plot_comparison
 
         written = [self.path / f"{NAME}.csv", self.path / f"{NAME}.json"]
@@ -74,6 +77,9 @@ class ComparisonDirectory:
         write_text(written[1], as_json({"configuration": study.configuration(), "summary": list(table)}))
         figure = plot_comparison(table, title=study.env)
         written += [_save(figure, self.path / f"{NAME}.{kind}") for kind in FORMATS]
+        labels = {name: one.label for name, one in CONTENDERS.items()}
+        written.append(self.path / f"{NAME}.html")
+        write_text(written[-1], comparison_page(figure, table, labels, study.configuration(), study.seeds))
         manifest = {
             "written": datetime.now(UTC).isoformat(timespec="seconds"),
             "configuration": study.configuration(),

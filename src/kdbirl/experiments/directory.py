@@ -1,27 +1,33 @@
-"""The directory of a reproduction: `claims.csv` for all experiments, a folder for each with its numbers and figures.
+"""The directory of a reproduction: the ledger and the page for all experiments, and a folder for each.
 
-DIR/claims.csv                       the ledger
-DIR/<experiment>/<experiment>.json   all numbers, the same on every run
+DIR/claims.csv                     the ledger
+DIR/index.html                     the page: figures, ledger, commands; it opens from disk
+DIR/<experiment>/<part>.json       all numbers of a part (an experiment, or a variant of one), the same on every run
+DIR/<experiment>/<table>.csv       tidy tables
 DIR/<experiment>/<figure>.png .svg .pdf
-DIR/<experiment>/manifest.json       versions, seeds, configuration, timings, hashes
-DIR/<experiment>/cells/              results of single cells: an interrupted run goes on from them
+DIR/<experiment>/manifest*.json    of each part: versions, seeds, configuration, timings, hashes
+DIR/<experiment>/cells/            results of single cells: an interrupted run goes on from them
 """
 
+import csv
 import hashlib
-from collections.abc import Mapping, Sequence
+import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from kdbirl.errors import FileProblem
 from kdbirl.experiments.cell_store import CellStore
-from kdbirl.experiments.ledger import FILE, Claim, update_ledger
+from kdbirl.experiments.experiment import Experiment, Part, Row
+from kdbirl.experiments.ledger import FILE, update_ledger
 from kdbirl.files import whole_or_not_at_all, write_text
 from kdbirl.installation import is_writable, package_versions
 from kdbirl.report.run_directory import as_json
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg", "pdf")
 DOTS_PER_INCH = 200
@@ -58,37 +64,53 @@ class Reproduction:
         """Where an experiment's cells are kept; `modules` of `kdbirl.experiments` compute them."""
         return CellStore(self.folder(experiment) / "cells", modules)
 
-    def write(
-        self,
-        experiment: str,
-        numbers: Mapping[str, Any],
-        claims: Sequence[Claim],
-        figures: Mapping[str, Figure],
-        seeds: int,
-        timings: Mapping[str, float],
-    ) -> list[Path]:
-        """Write an experiment's files, each whole or not at all, the manifest last."""
-        folder = self.folder(experiment)
+    def write(self, experiment: Experiment, part: Part, seconds: float) -> list[Path]:
+        """Write a part's files, each whole or not at all, the manifest last."""
+        folder = self.folder(experiment.name)
         folder.mkdir(parents=True, exist_ok=True)
-        written = [folder / f"{experiment}.json"]
-        write_text(written[0], as_json(numbers))
-        for name, figure in figures.items():
+        written = [folder / f"{part.name}.json"]
+        write_text(written[0], as_json(part.numbers))
+        for name, rows in part.tables.items():
+            written.append(folder / f"{name}.csv")
+            write_text(written[-1], table_text(rows))
+        for name, figure in part.figures.items():
             written += [_save(figure, folder / f"{name}.{kind}") for kind in FORMATS]
-        update_ledger(self.path / FILE, claims)
-        manifest = {
-            "written": datetime.now(UTC).isoformat(timespec="seconds"),
-            "experiment": experiment,
-            "configuration": numbers["configuration"],
-            "seeds": list(range(seeds)),
-            "versions": package_versions(),
-            "outputs": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in written},
-            "timings": {name: round(seconds, 3) for name, seconds in timings.items()},
-        }
-        write_text(folder / "manifest.json", as_json(manifest))
-        return [self.path / FILE, *written, folder / "manifest.json"]
+        update_ledger(self.path / FILE, part.claims)
+        manifest = folder / f"manifest{part.name.removeprefix(experiment.name)}.json"
+        write_text(manifest, as_json(_manifest(experiment, part, written, seconds)))
+        return [self.path / FILE, *written, manifest]
 
 
-def _save(figure: Figure, path: Path) -> Path:
+def _manifest(experiment: Experiment, part: Part, written: Sequence[Path], seconds: float) -> dict[str, Any]:
+    return {
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        "experiment": experiment.name,
+        "title": experiment.title,
+        "part": part.name,
+        "configuration": part.numbers["configuration"],
+        "seeds": list(range(part.seeds)),
+        "versions": package_versions(),
+        "captions": dict(part.captions),
+        "outputs": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in written},
+        "timings": {"seconds": round(seconds, 3)},
+    }
+
+
+def table_text(rows: Sequence[Row]) -> str:
+    """Tidy rows as CSV; columns in the order in which they first appear, empty where a row has none."""
+    stream, columns = io.StringIO(), list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(stream, columns, lineterminator="\n", restval="")
+    writer.writeheader()
+    writer.writerows({name: _short(value) for name, value in row.items()} for row in rows)
+    return stream.getvalue()
+
+
+def _short(value: Any) -> Any:
+    """Numbers to nine digits: what differs less is rounding."""
+    return f"{value:.9g}" if isinstance(value, float) else value
+
+
+def _save(figure: "Figure", path: Path) -> Path:
     """One figure in one format; without dates and random names, so that the same figure is the same file."""
     from matplotlib import rc_context
 

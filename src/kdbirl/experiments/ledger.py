@@ -90,7 +90,7 @@ def _claim(row: dict[str, str]) -> Claim:
 
 
 def update_ledger(path: Path, claims: Sequence[Claim]) -> None:
-    """Replace the rows of the experiments in `claims`; those of other experiments stay."""
-    renewed = {claim.experiment for claim in claims}
-    kept = [claim for claim in read_ledger(path) if claim.experiment not in renewed]
+    """Replace the rows of the experiments and variants in `claims`; all others stay."""
+    renewed = {(claim.experiment, claim.variant) for claim in claims}
+    kept = [claim for claim in read_ledger(path) if (claim.experiment, claim.variant) not in renewed]
     write_text(path, ledger_text([*kept, *claims]))

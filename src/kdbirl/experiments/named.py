@@ -1,63 +1,67 @@
-"""The experiments that `kdbirl reproduce` knows by name."""
+"""The experiments that `kdbirl reproduce` knows by name, in the order in which `all` runs them."""
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from kdbirl.errors import InputError, did_you_mean
-from kdbirl.experiments import bandwidth_claims, bandwidth_rules, contraction
+from kdbirl.experiments import bandwidth_claims, bandwidth_rules, contraction, fig1, fig2, fig3, limits
+from kdbirl.experiments.cell_store import CellStore
 from kdbirl.experiments.contraction_claims import claims
-from kdbirl.experiments.directory import Reproduction
-from kdbirl.experiments.ledger import Claim
+from kdbirl.experiments.experiment import Experiment, Part
+from kdbirl.experiments.request import Request
 from kdbirl.progress import Progress
-from kdbirl.report.bandwidth_plots import plot_bandwidth_rules
-from kdbirl.report.contraction_plots import plot_ckde_convergence, plot_contraction_draws, plot_posterior_contraction
-
-Made = tuple[list[Claim], list[Path]]  # what was found, and the files
-Reproduce = Callable[[Reproduction, bool, int | None, Progress], Made]
 
 
-def reproduce_contraction(place: Reproduction, quick: bool, seeds: int | None, progress: Progress) -> Made:
-    """Lemma 4.1 and Theorem 4.2: numbers, ledger rows, figures and the manifest."""
-    spec = contraction.QUICK if quick else contraction.FULL
-    spec = spec if seeds is None else replace(spec, seeds=seeds)
-    start = time.perf_counter()
-    numbers = contraction.run(spec, place.cells(contraction.NAME, contraction.MODULES), progress)
-    measured = time.perf_counter()
-    found = claims(numbers)
+def measure_contraction(request: Request, store: CellStore, progress: Progress) -> Part:
+    """Lemma 4.1 and Theorem 4.2; both variants of the ledger come from one run."""
+    from kdbirl.report.contraction_plots import (
+        plot_ckde_convergence,
+        plot_contraction_draws,
+        plot_posterior_contraction,
+    )
+
+    spec = request.size(contraction.FULL, contraction.QUICK)
+    spec = spec if request.seeds is None else replace(spec, seeds=request.seeds)
+    numbers = contraction.run(spec, store, progress)
     figures = {
         "lemma-4.1": plot_ckde_convergence(numbers["lemma_4_1"]),
         "theorem-4.2": plot_posterior_contraction(numbers["theorem_4_2"]),
         "theorem-4.2-draws": plot_contraction_draws(numbers["theorem_4_2"], numbers["configuration"]["world"]),
     }
-    timings = {"cells": measured - start, "figures": time.perf_counter() - measured}
-    return found, place.write(contraction.NAME, numbers, found, figures, spec.seeds, timings)
+    return Part(contraction.NAME, numbers, spec.seeds, claims(numbers), figures)
 
 
-def reproduce_bandwidths(place: Reproduction, quick: bool, seeds: int | None, progress: Progress) -> Made:
+def measure_bandwidths(request: Request, store: CellStore, progress: Progress) -> Part:
     """Every bandwidth rule on tasks with known rewards: coverage, log density at the truth, EVD."""
-    study = bandwidth_rules.QUICK if quick else bandwidth_rules.FULL
-    study = study if seeds is None else replace(study, banks=seeds)
-    start = time.perf_counter()
-    rows = study.run(place.cells(bandwidth_claims.NAME, bandwidth_rules.MODULES), progress)
-    measured = time.perf_counter()
-    table, found = bandwidth_claims.summary(rows), bandwidth_claims.claims(rows, quick)
-    numbers = {"experiment": bandwidth_claims.NAME, "configuration": asdict(study), "summary": table, "rows": rows}
-    figures = {name: plot_bandwidth_rules(table, name) for name in ("coverage", "bounded")}
-    timings = {"cells": measured - start, "figures": time.perf_counter() - measured}
-    return found, place.write(bandwidth_claims.NAME, numbers, found, figures, study.banks, timings)
+    from kdbirl.report.bandwidth_plots import plot_bandwidth_rules
+
+    study = request.size(bandwidth_rules.FULL, bandwidth_rules.QUICK)
+    study = study if request.seeds is None else replace(study, banks=request.seeds)
+    rows = study.run(store, progress)
+    table, name = bandwidth_claims.summary(rows), bandwidth_claims.NAME
+    numbers = {"experiment": name, "configuration": asdict(study), "summary": table, "rows": rows}
+    figures = {measure: plot_bandwidth_rules(table, measure) for measure in ("coverage", "bounded")}
+    found = bandwidth_claims.claims(rows, request.quick)
+    return Part(name, numbers, study.banks, found, figures, {name: table})
 
 
-EXPERIMENTS: dict[str, Reproduce] = {
-    contraction.NAME: reproduce_contraction,
-    bandwidth_claims.NAME: reproduce_bandwidths,
-}
+ALL = (
+    fig1.EXPERIMENT,
+    fig2.EXPERIMENT,
+    fig3.EXPERIMENT,
+    # fig4, fig5 and timing take their places here
+    Experiment(contraction.NAME, "Lemma 4.1 and Theorem 4.2", contraction.MODULES, {"": measure_contraction}),
+    Experiment(
+        bandwidth_claims.NAME, "Which bandwidth rule can be trusted", bandwidth_rules.MODULES, {"": measure_bandwidths}
+    ),
+    limits.EXPERIMENT,
+)
+EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in ALL}
 
 
-def chosen(names: Sequence[str]) -> list[str]:
+def chosen(names: Sequence[str]) -> list[Experiment]:
     """The experiments that were asked for, each once; `all` is every one."""
     for name in names:
         if name not in EXPERIMENTS and name != "all":
             raise InputError(f"There is no experiment called {name!r}.{did_you_mean(name, [*EXPERIMENTS, 'all'])}")
-    return list(EXPERIMENTS) if "all" in names else list(dict.fromkeys(names))
+    return [EXPERIMENTS[name] for name in (EXPERIMENTS if "all" in names else dict.fromkeys(names))]

@@ -68,10 +68,11 @@ def kl_to_standard_normal(mean: Matrix, log_variance: Matrix) -> Matrix:
 
 @dataclass(frozen=True)
 class Course:
-    """How a training went: the loss (per row) of each block of steps, and the held-out reconstruction error after it.
+    """How a training went: the loss (per row) of each block of steps, and the held-out reconstruction error before the
+    first and after each.
 
-    kept_step: after how many steps the network was taken that is kept. outcome: "finished", "stopped early" or
-    "diverged". held_out is empty where no rows were held out.
+    kept_step: after how many steps the network was taken that is kept; 0 is the start, principal components. outcome:
+    "finished", "stopped early" or "diverged". held_out is empty where no rows were held out.
     """
 
     kind: ClassVar[str] = "vae_course"
@@ -86,12 +87,15 @@ class Course:
     def sentence(self) -> str:
         """The outcome in words."""
         if self.outcome == "diverged":
-            kept = f"the network of step {self.kept_step:,} is kept" if self.kept_step else "nothing was learnt"
-            return f"The VAE diverged after {self.steps:,} steps and {kept}: lower learning_rate."
+            return f"The VAE diverged after {self.steps:,} steps: {self._kept} is kept; lower learning_rate."
         how = "stopped early" if self.outcome == "stopped early" else "trained to the end"
         if not self.held_out:
             return f"The VAE {how} after {self.steps:,} steps, without held-out rows: its loss was {self.loss[-1]:.4g}."
         return (
-            f"The VAE {how} after {self.steps:,} steps: the network of step {self.kept_step:,} is kept, whose squared "
-            f"error on {self.held_out_rows:,} held-out rows is {min(self.held_out):.4g} a row."
+            f"The VAE {how} after {self.steps:,} steps: {self._kept} is kept, whose squared error on "
+            f"{self.held_out_rows:,} held-out rows is {min(self.held_out):.4g} a row."
         )
+
+    @property
+    def _kept(self) -> str:
+        return f"the network of step {self.kept_step:,}" if self.kept_step else "its start (principal components)"

@@ -15,8 +15,10 @@ from jaxtyping import Float64, Int64
 
 from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.errors import InputError
+from kdbirl.progress import Progress, Silent
 
 Features = Float64[np.ndarray, "rows d"]
+SILENT: Progress = Silent()
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,8 @@ class FeatureMap(ABC):
         """Whether the map can be called."""
 
     @abstractmethod
-    def _fit(self, rows: Demonstrations) -> "FeatureMap":
-        """A fitted copy."""
+    def _fit(self, rows: Demonstrations, progress: Progress = SILENT) -> "FeatureMap":
+        """A fitted copy; maps that learn for long tell `progress`."""
 
     @abstractmethod
     def _apply(self, rows: Demonstrations) -> Features:
@@ -51,9 +53,9 @@ class FeatureMap(ABC):
     def _columns(self) -> tuple[Column, ...]:
         """What the d features are; the map is fitted."""
 
-    def fit(self, demonstrations: Demonstrations | TaskBank) -> "FeatureMap":
-        """A new map that has learnt from the training rows what there is to learn (levels, means, widths)."""
-        return self._fit(_rows(demonstrations))
+    def fit(self, demonstrations: Demonstrations | TaskBank, progress: Progress | None = None) -> "FeatureMap":
+        """A new map that has learnt from the training rows what there is to learn (levels, means, networks)."""
+        return self._fit(_rows(demonstrations), progress or SILENT)
 
     def __call__(self, demonstrations: Demonstrations | TaskBank) -> Features:
         """phi of each row: (rows, d) float64, all finite."""
@@ -81,6 +83,19 @@ class FeatureMap(ABC):
             pair = pair * len(levels) + action  # of ranks and not of codes, whose product might overflow
         _, first, index = np.unique(pair, return_index=True, return_inverse=True)
         return self(rows.take(first)), index.astype(np.int64)
+
+    def of_pairs(
+        self, states: Float64[np.ndarray, "S width"], n_actions: int, state_names: tuple[str, ...]
+    ) -> tuple["FeatureMap", Float64[np.ndarray, "S A d"]]:
+        """phi of every state with every action, for a tabular world whose states have covariates; the map, too.
+
+        A map that is not fitted learns from these pairs; those of one state are an episode, so that what is held out
+        of learning are whole states.
+        """
+        state, action = np.divmod(np.arange(len(states) * n_actions), n_actions)
+        rows = Demonstrations(states[state], action, episodes=state, state_names=state_names, n_actions=n_actions)
+        fitted = self if self.is_fitted else self.fit(rows)
+        return fitted, fitted(rows).reshape(len(states), n_actions, -1)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -156,8 +171,8 @@ class Concatenated(FeatureMap):
         """Whether every part is."""
         return all(part.is_fitted for part in self.parts)
 
-    def _fit(self, rows: Demonstrations) -> "Concatenated":
-        return Concatenated(tuple(part._fit(rows) for part in self.parts))
+    def _fit(self, rows: Demonstrations, progress: Progress = SILENT) -> "Concatenated":
+        return Concatenated(tuple(part._fit(rows, progress) for part in self.parts))
 
     def _apply(self, rows: Demonstrations) -> Features:
         return side_by_side(self.parts, rows)

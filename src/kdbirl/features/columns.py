@@ -7,9 +7,10 @@ import numpy as np
 
 from kdbirl.demos.data import Demonstrations
 from kdbirl.errors import InputError, did_you_mean
-from kdbirl.features.base import Column, FeatureMap, Features, columns_of, side_by_side
+from kdbirl.features.base import SILENT, Column, FeatureMap, Features, columns_of, side_by_side
 from kdbirl.features.block import Block, Source, learn_block, whole_numbers
 from kdbirl.features.one_hot import OneHotActions, OneHotStates, refuse_new_actions
+from kdbirl.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Columns(FeatureMap):
         """Whether the columns were found."""
         return bool(self.blocks)
 
-    def _fit(self, rows: Demonstrations) -> "Columns":
+    def _fit(self, rows: Demonstrations, progress: Progress = SILENT) -> "Columns":
         blocks = [learn_block(rows, "state")]
         if rows.actions is not None:
             blocks.append(learn_block(rows, "action"))
@@ -83,7 +84,7 @@ class Identity(FeatureMap):
         """Whether the columns are known."""
         return bool(self.parts)
 
-    def _fit(self, rows: Demonstrations) -> "Identity":
+    def _fit(self, rows: Demonstrations, progress: Progress = SILENT) -> "Identity":
         parts: list[FeatureMap] = [OneHotStates()._fit(rows) if rows.discrete_states else _all_columns(rows, "state")]
         if rows.actions is not None:
             parts.append(OneHotActions()._fit(rows) if rows.discrete_actions else _all_columns(rows, "action"))
@@ -128,7 +129,7 @@ class GridCoordinates(FeatureMap):
         """Whether the states were seen to lie on the grid."""
         return self.block is not None
 
-    def _fit(self, rows: Demonstrations) -> "GridCoordinates":
+    def _fit(self, rows: Demonstrations, progress: Progress = SILENT) -> "GridCoordinates":
         block, cells = learn_block(rows, "state"), self.size[0] * self.size[1]
         if block.labels is not None or len(block.names) != 1:
             raise InputError(

@@ -5,7 +5,8 @@ from typing import Any, ClassVar
 
 from kdbirl.demos.data import Demonstrations
 from kdbirl.errors import InputError
-from kdbirl.features.base import Column, FeatureMap, Features
+from kdbirl.features.base import SILENT, Column, FeatureMap, Features
+from kdbirl.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Fixed(FeatureMap):
         """Always."""
         return True
 
-    def _fit(self, rows: Demonstrations) -> "Fixed":
+    def _fit(self, rows: Demonstrations, progress: Progress = SILENT) -> "Fixed":
         self.inner._apply(rows.take(slice(1)))  # rows of another kind are refused here, before anything is computed
         return self
 

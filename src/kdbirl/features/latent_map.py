@@ -14,10 +14,11 @@ from jaxtyping import Float64
 
 from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.errors import InputError
-from kdbirl.features.base import Column, Concatenated, FeatureMap, Features, refuse_not_finite
+from kdbirl.features.base import SILENT, Column, Concatenated, FeatureMap, Features, refuse_not_finite
 from kdbirl.features.columns import Columns
 from kdbirl.features.one_hot import OneHotActions, OneHotStates, refuse_new_actions
 from kdbirl.features.standardize import Standardize
+from kdbirl.progress import Progress
 
 ACTIONS = ("standardize", "one-hot", "leave-out")
 Inputs = Float64[np.ndarray, "rows inputs"]
@@ -102,10 +103,10 @@ class LatentMap(FeatureMap):
         return tuple(Column(f"{self.prefix}{i + 1}", source) for i in range(self.width))  # type: ignore[arg-type]
 
 
-def with_fitted_inputs(phi: AnyLatentMap, rows: Demonstrations) -> AnyLatentMap:
+def with_fitted_inputs(phi: AnyLatentMap, rows: Demonstrations, progress: Progress = SILENT) -> AnyLatentMap:
     """A copy whose inputs are fitted."""
     if phi.inputs is not None:
-        return replace(phi, inputs=phi.inputs._fit(rows))
+        return replace(phi, inputs=phi.inputs._fit(rows, progress))
     return replace(phi, default=_default_inputs(rows, phi.actions)._fit(rows))
 
 

@@ -14,8 +14,9 @@ from jaxtyping import Bool, Float64, Int64
 
 from kdbirl.demos.data import Demonstrations
 from kdbirl.errors import InputError
-from kdbirl.features.base import Column, FeatureMap, Features, columns_of, side_by_side
+from kdbirl.features.base import SILENT, Column, FeatureMap, Features, columns_of, side_by_side
 from kdbirl.features.block import Block, Source, Values, learn_block, whole_numbers
+from kdbirl.progress import Progress
 
 # A column of numbers with more whole values than this is a measurement, not a label.
 MOST_LEVELS_OF_A_NUMBER = 10_000
@@ -142,7 +143,7 @@ class OneHotStates(FeatureMap):
         """Whether the levels are known."""
         return self.encoding is not None
 
-    def _fit(self, rows: Demonstrations) -> "OneHotStates":
+    def _fit(self, rows: Demonstrations, progress: Progress = SILENT) -> "OneHotStates":
         return replace(self, encoding=learn_encoding(rows, "state", self.n_states))
 
     def _apply(self, rows: Demonstrations) -> Features:
@@ -170,7 +171,7 @@ class OneHotActions(FeatureMap):
         """Whether the levels are known."""
         return self.encoding is not None
 
-    def _fit(self, rows: Demonstrations) -> "OneHotActions":
+    def _fit(self, rows: Demonstrations, progress: Progress = SILENT) -> "OneHotActions":
         return replace(self, encoding=learn_encoding(rows, "action", self.n_actions))
 
     def _apply(self, rows: Demonstrations) -> Features:
@@ -200,7 +201,7 @@ class OneHot(FeatureMap):
         """Whether the levels are known."""
         return bool(self.parts)
 
-    def _fit(self, rows: Demonstrations) -> "OneHot":
+    def _fit(self, rows: Demonstrations, progress: Progress = SILENT) -> "OneHot":
         states = OneHotStates(self.n_states)._fit(rows)
         if rows.actions is None:
             return replace(self, parts=(states,))

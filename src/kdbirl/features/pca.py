@@ -8,10 +8,11 @@ from jaxtyping import Float64
 
 from kdbirl.demos.data import Demonstrations
 from kdbirl.errors import InputError
-from kdbirl.features.base import Features
+from kdbirl.features.base import SILENT, Features
 from kdbirl.features.latent_map import Inputs, LatentMap, is_whole, with_fitted_inputs
 from kdbirl.features.row_blocks import in_row_blocks
 from kdbirl.features.stored_array import StoredArray
+from kdbirl.progress import Progress
 
 NO_VARIANCE = 1e-12  # of a component, as a share of the largest: what rounding leaves of none
 
@@ -55,7 +56,7 @@ class PCA(LatentMap):
         self._require_fitted()
         return tuple(variance / self.total_variance for variance in self.variances)
 
-    def _fit(self, rows: Demonstrations) -> "PCA":
+    def _fit(self, rows: Demonstrations, progress: Progress = SILENT) -> "PCA":
         fitted = with_fitted_inputs(self, rows)
         inputs = fitted._read(rows)
         mean = inputs.mean(axis=0)

@@ -14,11 +14,12 @@ from jaxtyping import Float64
 
 from kdbirl.demos.data import Demonstrations
 from kdbirl.errors import InputError
-from kdbirl.features.base import Column, FeatureMap, Features, refuse_not_finite
+from kdbirl.features.base import SILENT, Column, FeatureMap, Features, refuse_not_finite
 from kdbirl.features.block import Block, Values, learn_block
 from kdbirl.features.calling import as_features, guarded, takes_actions
 from kdbirl.features.columns import Identity
 from kdbirl.features.standardize import Standardize
+from kdbirl.progress import Progress
 
 Group = Literal["state", "action", "mixed"]
 
@@ -81,7 +82,7 @@ class Function(FeatureMap):
         """Whether the function was tried on training rows."""
         return self.fitted is not None
 
-    def _fit(self, rows: Demonstrations) -> "Function":
+    def _fit(self, rows: Demonstrations, progress: Progress = SILENT) -> "Function":
         state, action = learn_block(rows, "state"), None if rows.actions is None else learn_block(rows, "action")
         both = action is not None and takes_actions(self.function, self.name)
         untried = FittedFunction(state, action, (), self.group or ("mixed" if both else "state"))
@@ -186,8 +187,8 @@ class Transformer(FeatureMap):
         """Whether a copy was fitted."""
         return bool(self.column_names)
 
-    def _fit(self, rows: Demonstrations) -> "Transformer":
-        inner = self.inner._fit(rows)
+    def _fit(self, rows: Demonstrations, progress: Progress = SILENT) -> "Transformer":
+        inner = self.inner._fit(rows, progress)
         before = refuse_not_finite(inner._apply(rows), inner.names, f"The feature map inside {self._title}")
         fitted = copy.deepcopy(self.transformer)
         guarded(lambda: fitted.fit(before), f"{self._title} could not be fitted on {before.shape} features")

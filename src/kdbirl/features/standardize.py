@@ -7,8 +7,9 @@ import numpy as np
 
 from kdbirl.demos.data import Demonstrations
 from kdbirl.errors import InputError
-from kdbirl.features.base import Column, FeatureMap, Features, refuse_not_finite
+from kdbirl.features.base import SILENT, Column, FeatureMap, Features, refuse_not_finite
 from kdbirl.features.columns import Identity
+from kdbirl.progress import Progress
 
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
@@ -44,9 +45,9 @@ class Standardize(FeatureMap):
         assert isinstance(chosen, FeatureMap)
         return chosen
 
-    def _fit(self, rows: Demonstrations) -> "Standardize":
+    def _fit(self, rows: Demonstrations, progress: Progress = SILENT) -> "Standardize":
         if self.inner is not None:
-            inner = self.inner._fit(rows)
+            inner = self.inner._fit(rows, progress)
             mean, scale = _mean_and_scale(inner, rows)
             return replace(self, inner=inner, mean=mean, scale=scale)
         default = Identity()._fit(rows)

@@ -9,9 +9,9 @@ from jaxtyping import Bool
 from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.errors import InputError
 from kdbirl.features.autoencoder import Autoencoder, Course
-from kdbirl.features.base import Features
+from kdbirl.features.base import SILENT, Features
 from kdbirl.features.latent_map import Inputs, LatentMap, is_positive, is_whole, with_fitted_inputs
-from kdbirl.progress import Progress, Silent
+from kdbirl.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class VAE(LatentMap):
         (of a normal likelihood of variance 1/2); less keeps more latents in use.
     steps: at most, of `batch` rows each. held_out: the share of the rows (whole episodes, where there are enough) on
         which the reconstruction is watched; learning stops when it has not improved for `patience` times 250 steps,
-        and the best network is kept. 0: no rows are held out.
+        and the best network is kept. 0: no rows are held out. Learning starts at principal components, so that what
+        is kept reconstructs no worse than they do: with few rows or linear ones it may be they that are kept.
     `vae.course` tells how learning went, `diagnose_latents(vae, rows)` which latents are used and what for.
     """
 
@@ -40,7 +41,7 @@ class VAE(LatentMap):
     batch: Any = 128
     steps: Any = 20_000
     patience: Any = 10
-    held_out: Any = 0.1
+    held_out: Any = 0.2
     seed: Any = 0
     network: Autoencoder | None = None
     course: Course | None = None
@@ -80,23 +81,16 @@ class VAE(LatentMap):
         """How many latents."""
         return int(self.latents)
 
-    def fit(self, demonstrations: Demonstrations | TaskBank, progress: Progress | None = None) -> "VAE":
-        """A new map with a network that is trained on these rows; the same seed gives the same numbers."""
-        rows = demonstrations.demonstrations if isinstance(demonstrations, TaskBank) else demonstrations
-        return self._trained(rows, progress or Silent())
-
     def encode(self, demonstrations: Demonstrations | TaskBank) -> tuple[Features, Features]:
         """Mean (this is phi) and variance of q(z | s, a) for each row."""
         mean, log_variance = self._network.encode(self.inputs_of(demonstrations))
         return mean, np.exp(log_variance)
 
-    def _fit(self, rows: Demonstrations) -> "VAE":
-        return self._trained(rows, Silent())
-
-    def _trained(self, rows: Demonstrations, progress: Progress) -> "VAE":
+    def _fit(self, rows: Demonstrations, progress: Progress = SILENT) -> "VAE":
+        """A copy with a network that is trained on these rows; the same seed gives the same numbers."""
         from kdbirl.features.vae_training import Plan, train  # here, since it imports JAX
 
-        fitted = with_fitted_inputs(self, rows)
+        fitted = with_fitted_inputs(self, rows, progress)
         inputs = fitted._read(rows)
         aside = _aside(rows, float(self.held_out), np.random.default_rng([self.seed, 1]))
         plan = Plan(

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 
 from kdbirl.dense_layers import Layer, dense_layers
 from kdbirl.features.autoencoder import LEAK, Autoencoder, Dense
+from kdbirl.features.linear_start import principal_components, start_decoder, start_encoder
 from kdbirl.features.stored_array import StoredArray
 
 
@@ -41,6 +42,25 @@ class AutoencoderNetwork(eqx.Module):
     def decode(self, z: Float[Array, "n z"]) -> Float[Array, "n i"]:
         """The inputs that the latents stand for."""
         return _through(self.decoder, z)
+
+
+def first_network(
+    rows: Float[np.ndarray, "m i"], hidden: Sequence[int], latents: int, kl_weight: float, rng: np.random.Generator
+) -> AutoencoderNetwork:
+    """Where learning starts: at the principal components of the rows, if they have so many and the layers have room."""
+    network = AutoencoderNetwork(rows.shape[1], hidden, latents, rng)
+    found = principal_components(rows, latents)
+    if found is None or min(hidden) < 2 * latents:
+        return network
+    encoder = start_encoder(_weights(network.encoder), found, kl_weight)
+    decoder = start_decoder(_weights(network.decoder), found)
+    leaves = [jnp.asarray(part, dtype=jnp.float32) for layer in encoder + decoder for part in layer]
+    started: AutoencoderNetwork = jax.tree.unflatten(jax.tree.structure(network), leaves)
+    return started
+
+
+def _weights(layers: tuple[Layer, ...]) -> list[tuple[np.ndarray, np.ndarray]]:
+    return [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in layers]
 
 
 def loss_terms(

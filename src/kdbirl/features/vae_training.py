@@ -1,8 +1,12 @@
 """The training of the VAE: Adam on random batches, compiled in blocks of steps, so that progress is seen between them.
 
-After each block the reconstruction of held-out rows is measured (from the latents' means, which is what phi is). The
-network that is kept is the one with the lowest error, and training stops when that has not fallen for `patience`
-blocks. Batches and noise are drawn with NumPy, so that the compiled program depends on neither the seed nor the rows.
+At the start, which is at principal components (`linear_start.py`), and after each block the reconstruction of held-out
+rows is measured (from the latents' means, which is what phi is). The network that is kept is the one with the lowest
+error, and training stops when that has not fallen for `patience` blocks. The components are those of all rows: few rows
+then lose nothing to the holding out, and the start, which has seen the held-out rows, is left only for what is better
+in spite of that.
+
+Batches and noise are drawn with NumPy, so that the compiled program depends on neither the seed nor the rows.
 """
 
 from typing import Any, NamedTuple
@@ -14,7 +18,7 @@ import optax
 from jaxtyping import Array, Float, Float64, Int
 
 from kdbirl.features.autoencoder import BLOCK, Autoencoder, Course
-from kdbirl.features.vae_network import AutoencoderNetwork, loss_terms, stored
+from kdbirl.features.vae_network import AutoencoderNetwork, first_network, loss_terms, stored
 from kdbirl.planners.q_network import single_precision
 from kdbirl.progress import Progress
 
@@ -46,12 +50,12 @@ class Training(NamedTuple):
 def train(plan: Plan, rows: Rows, held_out: Rows, seed: int, progress: Progress) -> tuple[Autoencoder, Course]:
     """Train, and say how it went. The same seed gives the same network. `held_out` may have no rows."""
     rng = np.random.default_rng([seed, 0])
-    network = AutoencoderNetwork(rows.shape[1], plan.hidden, plan.latents, rng)
+    network = first_network(np.concatenate([rows, held_out]), plan.hidden, plan.latents, plan.kl_weight, rng)
     training, values = begin(network), rows.astype(np.float32)
     watched = held_out[rng.permutation(len(held_out))[:MOST_HELD_OUT]]
     best, kept = stored(network), 0
     loss: list[float] = []
-    errors: list[float] = []
+    errors = _error(best, watched)
     for done in range(0, plan.steps, BLOCK):
         after = min(done + BLOCK, plan.steps)
         batches, noise = _drawn(rng, values, plan)

@@ -14,6 +14,7 @@ from kdbirl.methods.avril_elbo import chosen
 from kdbirl.methods.avril_network import RewardAndValueNetwork
 from kdbirl.methods.avril_rows import StateView
 from kdbirl.methods.avril_training import Course
+from kdbirl.planners.acting import Actor
 from kdbirl.planners.policy import Policy
 from kdbirl.planners.q_network import single_precision
 
@@ -63,6 +64,12 @@ class AVRILAgent:
         """The actions for a simulator's observations, in JAX: what compiled rollouts call."""
         return jnp.argmax(self.network.action_values(self.view.see(observations)), axis=1)
 
+    def as_actor(self) -> Actor:
+        """How it acts in a simulator, its numbers as parameters: agents of one size share one compiled program."""
+        if self.view.n_states is not None:
+            return Actor(lambda parameters, state, observation, step, key: self(observation), ())
+        return Actor(_acts, (self.network, jnp.asarray(self.view.centre), jnp.asarray(self.view.spread)), alike=True)
+
     def table(self, n_states: int | None = None) -> Policy:
         """The policy as a table of `n_states` discrete states (default: those of the expert)."""
         if self.view.n_states is None:
@@ -72,6 +79,13 @@ class AVRILAgent:
 
     def __repr__(self) -> str:
         return f"AVRILAgent({self.course.sentence})"
+
+
+def _acts(
+    parameters: tuple[RewardAndValueNetwork, Array, Array], state: Any, observation: Array, step: Any, key: Array
+) -> Int[Array, " n"]:
+    network, centre, spread = parameters
+    return jnp.argmax(network.action_values(StateView(centre, spread).see(observation)), axis=1)
 
 
 @jax.jit

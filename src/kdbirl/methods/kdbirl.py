@@ -122,7 +122,7 @@ class KDBIRL:
             )
         prior = self.prior.for_parameters(bank.n_parameters, bank.reward_names)
         check_support(prior, bank)
-        features = as_feature_map(self.features).fit(bank.demonstrations)
+        features = as_feature_map(self.features).fit(bank.demonstrations, progress)
         ckde = self._ckde(features, bank)
         choices = self._choices(ckde, prior, bank, features, seed)
         reward_features = default_reward_features(self.reward_features, bank)

@@ -1,6 +1,7 @@
 """A policy as what acts in a vectorised simulator: one call for all episodes of a step, in JAX, so that it compiles."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -28,6 +29,13 @@ class Actor(NamedTuple):
 
 
 @runtime_checkable
+class Parametric(Protocol):
+    """A policy that says itself how it acts: its numbers as parameters, so that its like share a program."""
+
+    def as_actor(self) -> Actor: ...
+
+
+@runtime_checkable
 class ConditionedPolicy(Protocol):
     """Policies for any number of rewards, side by side: what `kb.DeepQ().plan_conditioned` gives."""
 
@@ -42,6 +50,8 @@ def as_actor(policy: Any, simulator: Simulator, steps: int) -> Actor:
         if policy != "random":
             raise InputError(f'policy={policy!r}: the only policy with a name is "random".')
         return Actor(_at_random, simulator.n_actions, alike=True)
+    if isinstance(policy, Parametric):
+        return policy.as_actor()
     if callable(policy):
         return Actor(lambda parameters, state, observation, step, key: _asked(policy, observation), ())
     if isinstance(policy, Predictor):
@@ -54,14 +64,53 @@ def as_actor(policy: Any, simulator: Simulator, steps: int) -> Actor:
     )
 
 
-def conditioned_actor(conditioned: ConditionedPolicy, reward: Float[Array, " q"]) -> Actor:
-    """The policy of one reward, which may be a traced one: many are then played side by side."""
+def conditioned_actor(conditioned: ConditionedPolicy) -> Actor:
+    """How policies for any reward act; their parameters are (those here, the reward `(q,)`), which may be a traced one:
+    many are then played side by side."""
+    if isinstance(conditioned, Parametric):
+        return conditioned.as_actor()
+    return Actor(_conditioned(_Same(conditioned)), ())
+
+
+def with_noise(act: Act, share: float, n_actions: int) -> Act:
+    """The same with this share of its actions random."""
+    return act if share == 0 else _noisy(act, share, n_actions)
+
+
+@lru_cache(maxsize=64)
+def _noisy(act: Act, share: float, n_actions: int) -> Act:
+    def mostly(parameters: Any, state: Any, observation: Float[Array, "n d"], step: Any, key: Array) -> Array:
+        whether, which = jax.random.split(jax.random.fold_in(key, 1))
+        meant, n = act(parameters, state, observation, step, key), len(observation)
+        by_chance = jax.random.randint(which, (n,), 0, n_actions).astype(meant.dtype)
+        return jnp.where(jax.random.uniform(whether, (n,)) < share, by_chance, meant)
+
+    return mostly
+
+
+class _Same:
+    """A conditioned policy, told apart by identity: a user's may be such that it cannot be hashed."""
+
+    def __init__(self, policy: ConditionedPolicy) -> None:
+        self.policy = policy
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.policy is other.policy
+
+    def __hash__(self) -> int:
+        return id(self.policy)
+
+
+@lru_cache(maxsize=4)
+def _conditioned(same: _Same) -> Act:
+    """One function for each, by which compiled programs know it again."""
 
     def act(parameters: Any, state: Any, observation: Float[Array, "n d"], step: Any, key: Array) -> Int[Array, " n"]:
-        rewards = jnp.broadcast_to(parameters[None], (len(observation), len(parameters)))
-        return jnp.asarray(conditioned.act(observation, rewards))
+        reward = parameters[1]
+        rewards = jnp.broadcast_to(reward[None], (len(observation), len(reward)))
+        return jnp.asarray(same.policy.act(observation, rewards))
 
-    return Actor(act, reward)
+    return act
 
 
 def _at_random(n_actions: Int[Array, ""] | int, state: Any, observation: Any, step: Any, key: Array) -> Array:

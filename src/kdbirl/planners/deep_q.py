@@ -20,7 +20,7 @@ from kdbirl.errors import InputError
 from kdbirl.planners.q_episodes import Settings, Setup
 from kdbirl.planners.q_network import single_precision
 from kdbirl.planners.q_policy import ConditionedQ, LearntValues, QPolicy
-from kdbirl.planners.q_training import LOOK, Rewards, Stopping, Trained, train
+from kdbirl.planners.q_training import Rewards, Stopping, Trained, looking, train
 from kdbirl.progress import Progress, Silent
 
 EFFECTIVE_HORIZONS = 5.0  # an episode without an end is cut when discount^t has fallen to exp(-5), below one per cent
@@ -120,7 +120,7 @@ class DeepQ:
         """With nothing left open."""
         discount = _discount(simulator.discount if self.discount is None else self.discount, simulator)
         length = self.episode_length or _episode_length(discount, simulator.horizon)
-        rows = self.environments * min(length, LOOK)
+        rows = self.environments * looking(length)
         replay = -(-max(self.replay, rows) // self.environments) * self.environments
         given = {name: getattr(self, name) for name in (item.name for item in fields(Settings))}
         return Settings(**given | {"discount": discount, "episode_length": length, "replay": replay})

@@ -12,9 +12,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from kdbirl.envs.simulator import Simulator
+from kdbirl.envs.simulator import Simulator, identity
 from kdbirl.planners.q_network import ActionValueNetwork, action_values
 from kdbirl.planners.replay import Transitions
+
+STARTS = 2048  # about as many episodes as a block of 1000 steps of 32 begins
 
 
 @dataclass(frozen=True)
@@ -38,19 +40,20 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """A simulator and settings: the static argument of the compiled functions.
-
-    Simulators are told apart by identity, because a user's may hold arrays, which can be neither compared nor hashed.
-    """
+    """A simulator and settings: the static argument of the compiled functions."""
 
     simulator: Simulator
     settings: Settings
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Setup) and self.simulator is other.simulator and self.settings == other.settings
+        return isinstance(other, Setup) and self._identity == other._identity
 
     def __hash__(self) -> int:
-        return hash((id(self.simulator), self.settings))
+        return hash(self._identity)
+
+    @property
+    def _identity(self) -> tuple[Any, Settings]:
+        return identity(self.simulator), self.settings
 
 
 class Scales(NamedTuple):
@@ -72,6 +75,14 @@ class World(NamedTuple):
     trial: Float[Array, "episodes p"]
 
 
+class Starts(NamedTuple):
+    """Beginnings of episodes, of which each new one takes one: drawn together, since a `reset` in every step,
+    where hardly an episode ends, would cost more than the step itself."""
+
+    state: Any
+    observation: Float[Array, "starts d"]
+
+
 class Actors(NamedTuple):
     """Episodes under way: the simulator's state, what is seen of it, the w that each is played for, and its steps."""
 
@@ -91,7 +102,7 @@ class Evaluation(NamedTuple):
 
 
 @partial(jax.jit, static_argnames=("setup", "steps"))
-def look_around(setup: Setup, steps: int, key: Array) -> Transitions:
+def look_around(setup: Setup, starts: Starts, steps: int, key: Array) -> Transitions:
     """Rows of the random agent, unscaled, with all q features: what the scales are taken from."""
     simulator, n = setup.simulator, setup.settings.environments
     d, q = len(simulator.observation_names), len(simulator.feature_names)
@@ -100,9 +111,9 @@ def look_around(setup: Setup, steps: int, key: Array) -> Transitions:
 
     def move(actors: Actors, key: Array) -> tuple[Actors, Transitions]:
         choose, on = jax.random.split(key)
-        return act(setup, plain, actors, jax.random.randint(choose, (n,), 0, simulator.n_actions), on)
+        return act(setup, plain, starts, actors, jax.random.randint(choose, (n,), 0, simulator.n_actions), on)
 
-    _, rows = jax.lax.scan(move, fresh(setup, plain, n, first), jax.random.split(later, steps))
+    _, rows = jax.lax.scan(move, fresh(plain, starts, n, first), jax.random.split(later, steps))
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
 
 
@@ -144,15 +155,24 @@ def mostly_greedy(values: Float[Array, "n A"], chance: Float[Array, "*n"], key: 
     return jnp.where(jax.random.uniform(whether, (n,)) < chance, by_chance, jnp.argmax(values, axis=1))
 
 
-def fresh(setup: Setup, world: World, n: int, key: Array) -> Actors:
+@partial(jax.jit, static_argnames="setup")
+def starts_of(setup: Setup, key: Array) -> Starts:
+    """Enough beginnings for a block of updates. A program of its own: within others it would be compiled with each."""
+    return Starts(*setup.simulator.reset(key, STARTS))
+
+
+def fresh(world: World, starts: Starts, n: int, key: Array) -> Actors:
     """n new episodes, each for a w of the pool."""
     first, choose = jax.random.split(key)
-    state, observation = setup.simulator.reset(first, n)
+    which = jax.random.randint(first, (n,), 0, len(starts.observation))
+    state, observation = jax.tree.map(lambda leaf: leaf[which], tuple(starts))
     weights = world.pool[jax.random.randint(choose, (n,), 0, len(world.pool))]
     return Actors(state, world.scales.see(observation), weights, jnp.zeros(n, jnp.int32))
 
 
-def act(setup: Setup, world: World, actors: Actors, action: Int[Array, " n"], key: Array) -> tuple[Actors, Transitions]:
+def act(
+    setup: Setup, world: World, starts: Starts, actors: Actors, action: Int[Array, " n"], key: Array
+) -> tuple[Actors, Transitions]:
     """Act; the rows that it gives; and a new episode wherever one has ended or is long enough."""
     on, again = jax.random.split(key)
     outcome = setup.simulator.step(actors.state, action, on)
@@ -160,7 +180,7 @@ def act(setup: Setup, world: World, actors: Actors, action: Int[Array, " n"], ke
     features = outcome.features @ world.scales.mixing
     rows = Transitions(actors.observation, action, features, following, outcome.terminated)
     over = outcome.terminated | outcome.truncated | (step >= setup.settings.episode_length)
-    new = fresh(setup, world, len(step), again)
+    new = fresh(world, starts, len(step), again)
     going = Actors(outcome.state, following, actors.weights, step)
     return jax.tree.map(partial(_where, over), new, going), rows
 

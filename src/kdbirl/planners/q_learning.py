@@ -18,7 +18,7 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from kdbirl.planners import replay as memory
-from kdbirl.planners.q_episodes import Actors, Settings, Setup, World, act, fresh, mostly_greedy
+from kdbirl.planners.q_episodes import Actors, Settings, Setup, Starts, World, act, fresh, mostly_greedy
 from kdbirl.planners.q_network import ActionValueNetwork, action_values, greedy
 from kdbirl.planners.replay import Replay, Transitions
 
@@ -36,7 +36,7 @@ class Training(NamedTuple):
 
 
 @partial(jax.jit, static_argnames="setup")
-def begin(setup: Setup, world: World, seen: Transitions, key: Array) -> Training:
+def begin(setup: Setup, world: World, starts: Starts, seen: Transitions, key: Array) -> Training:
     """A fresh network, and a memory that holds what the random agent saw."""
     settings, scales = setup.settings, world.scales
     d, p = len(scales.centre), scales.mixing.shape[1]
@@ -49,15 +49,18 @@ def begin(setup: Setup, world: World, seen: Transitions, key: Array) -> Training
         features=seen.features @ scales.mixing,
     )
     replay = memory.add(memory.empty(rows, settings.replay), rows)
-    actors = fresh(setup, world, settings.environments, first)
+    actors = fresh(world, starts, settings.environments, first)
     return Training(network, network, _optimizer(settings).init(network), actors, replay)
 
 
 @partial(jax.jit, static_argnames="setup", donate_argnames="training")
-def learn(setup: Setup, world: World, training: Training, key: Array) -> tuple[Training, Float[Array, ""]]:
+def learn(
+    setup: Setup, world: World, starts: Starts, training: Training, key: Array
+) -> tuple[Training, Float[Array, ""]]:
     """The steps and updates from one evaluation to the next, and their mean loss."""
     steps = setup.settings.evaluate_every // setup.settings.updates_per_step
-    training, losses = jax.lax.scan(partial(_iterate, setup, world), training, jax.random.split(key, steps))
+    iterate = partial(_iterate, setup, world, starts)
+    training, losses = jax.lax.scan(iterate, training, jax.random.split(key, steps))
     return training, losses.mean()
 
 
@@ -67,14 +70,16 @@ def _optimizer(settings: Settings) -> optax.GradientTransformation:
     return optax.chain(optax.clip_by_global_norm(STEEPEST), optax.adam(schedule))
 
 
-def _iterate(setup: Setup, world: World, training: Training, key: Array) -> tuple[Training, Float[Array, " updates"]]:
+def _iterate(
+    setup: Setup, world: World, starts: Starts, training: Training, key: Array
+) -> tuple[Training, Float[Array, " updates"]]:
     """One step of every episode, then the updates."""
     choose, on, later = jax.random.split(key, 3)
     # From all actions random in the first episode down to the share `exploration` in the last, geometrically (Horgan
     # et al. 2018): there are curious and careful actors at every time, and no schedule to tune.
     chance = setup.settings.exploration ** jnp.linspace(0.0, 1.0, setup.settings.environments)
     values = action_values(training.network, training.actors.observation, training.actors.weights)
-    actors, rows = act(setup, world, training.actors, mostly_greedy(values, chance, choose), on)
+    actors, rows = act(setup, world, starts, training.actors, mostly_greedy(values, chance, choose), on)
     training = training._replace(actors=actors, replay=memory.add(training.replay, rows))
     keys = jax.random.split(later, setup.settings.updates_per_step)
     return jax.lax.scan(partial(_update, setup.settings, world), training, keys)

@@ -1,6 +1,7 @@
 """What deep Q-learning gives: action values and greedy policies, for one reward or for any."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from kdbirl.errors import InputError
+from kdbirl.planners.acting import Actor
 from kdbirl.planners.policy import Policy
 from kdbirl.planners.q_episodes import Scales
 from kdbirl.planners.q_network import ActionValueNetwork, action_values, greedy, single_precision
@@ -49,8 +51,7 @@ class LearntValues:
 
     def choose(self, observations: Float[Array, "n d"], directions: Float[Array, "n p"]) -> Int[Array, " n"]:
         """The greedy action of each row, in JAX, so that compiled loops can ask for it in any precision."""
-        seen = self.scales.see(observations.astype(jnp.float32))
-        return greedy(self.network, seen, directions.astype(jnp.float32))
+        return _choose(self.network, self.scales, observations, directions)
 
     @single_precision
     def of(self, observations: Any, direction: Float[np.ndarray, " p"]) -> Float[np.ndarray, "n A"]:
@@ -109,6 +110,10 @@ class QPolicy:
         weights = jnp.broadcast_to(self.direction[None], (len(observations), len(self.direction)))
         return self.values.choose(observations, weights)
 
+    def as_actor(self) -> Actor:
+        """How it acts in compiled episodes; all policies of this kind share one program."""
+        return Actor(_greedy_act, (self.values.network, self.values.scales, self.direction), alike=True)
+
     def predict(self, observation: Any) -> int:
         """The greedy action for one observation `(d,)`, or for one state of a tabular world."""
         return int(self.actions(np.asarray(observation)[None])[0])
@@ -157,13 +162,21 @@ class ConditionedQ:
     def act(self, observations: Float[Array, "n d"], rewards: Float[Array, "n q"]) -> Int[Array, " n"]:
         """The greedy actions for a simulator's observations, each row for a reward of its own, in JAX: one compiled
         rollout serves any number of rewards side by side."""
-        scaled = rewards * jnp.asarray(self.units, rewards.dtype)[None]
-        size = jnp.linalg.norm(scaled, axis=1, keepdims=True)
-        return self.values.choose(observations, scaled / jnp.where(size > 0, size, 1.0))
+        return self.values.choose(observations, _of_length_one(rewards, jnp.asarray(self.units)))
+
+    def as_actor(self) -> Actor:
+        """How the policy of any reward acts in compiled episodes; see `conditioned_actor`."""
+        return Actor(_conditioned_act, (self.values.network, self.values.scales, self.units), alike=True)
 
     def q_values(self, observations: Any, rewards: Any) -> Float[np.ndarray, "r n A"]:
         """Q(s, a, w) for observations `(n, d)` (or states) and rewards `(r, q)`."""
         return np.stack([self.policy(reward).q_values(observations) for reward in np.atleast_2d(rewards)])
+
+    def save(self, path: str | Path) -> None:
+        """Write it to one npz file without pickle; `kb.load_conditioned` reads it."""
+        from kdbirl.planners.q_file import save_conditioned  # which needs this class
+
+        save_conditioned(self, path)
 
     def __call__(self, mdp: Any, reward: Any) -> Policy | QPolicy:
         """`planner=` of `kb.evd`: the policy for a reward; as a table in the tabular world of the training."""
@@ -178,6 +191,32 @@ def directions(rewards: Float[np.ndarray, "r q"]) -> tuple[Float[np.ndarray, "r 
     """Rewards of length one, and their lengths: a positive factor changes no policy, so it is not learnt."""
     size = np.linalg.norm(rewards, axis=1)
     return rewards / np.where(size > 0, size, 1.0)[:, None], size
+
+
+def _of_length_one(rewards: Float[Array, "n q"], units: Float[Array, " q"]) -> Float[Array, "n q"]:
+    """`directions` in JAX, of rewards in the network's units."""
+    scaled = rewards * units.astype(rewards.dtype)[None]
+    size = jnp.linalg.norm(scaled, axis=1, keepdims=True)
+    return scaled / jnp.where(size > 0, size, 1.0)
+
+
+def _choose(
+    network: ActionValueNetwork, scales: Scales, observations: Float[Array, "n d"], weights: Float[Array, "n p"]
+) -> Int[Array, " n"]:
+    return greedy(network, scales.see(observations.astype(jnp.float32)), weights.astype(jnp.float32))
+
+
+def _greedy_act(parameters: Any, state: Any, observation: Float[Array, "n d"], step: Any, key: Any) -> Int[Array, " n"]:
+    network, scales, direction = parameters
+    weights = jnp.broadcast_to(direction[None], (len(observation), len(direction)))
+    return _choose(network, scales, observation, weights)
+
+
+def _conditioned_act(parameters: Any, state: Any, observation: Float[Array, "n d"], step: Any, key: Any) -> Array:
+    (network, scales, units), reward = parameters
+    direction = _of_length_one(reward[None], units)
+    weights = jnp.broadcast_to(direction, (len(observation), len(reward)))
+    return _choose(network, scales, observation, weights)
 
 
 @jax.jit

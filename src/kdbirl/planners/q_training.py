@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from kdbirl.planners.q_episodes import Evaluation, Scales, Setup, World, evaluate, look_around
+from kdbirl.planners.q_episodes import Evaluation, Scales, Setup, World, evaluate, look_around, starts_of
 from kdbirl.planners.q_learning import begin, learn
 from kdbirl.planners.q_network import ActionValueNetwork
 from kdbirl.planners.q_policy import Learning, directions
 from kdbirl.planners.replay import Transitions
 from kdbirl.progress import Progress
 
-LOOK = 500  # steps, at most, that the random agent looks around
+LEAST, LOOK = 128, 500  # steps, at least and at most, that the random agent looks around
 SAME = 1e-6  # a spread below this is rounding
 
 
@@ -46,20 +46,27 @@ class Trained(NamedTuple):
 def train(setup: Setup, rewards: Rewards, stopping: Stopping, seed: int, progress: Progress) -> Trained:
     """Train until the rule says stop or the updates are used up. The same seed gives the same network."""
     settings = setup.settings
-    keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), 4)  # whatever the user's own default is
-    seen = look_around(setup, min(settings.episode_length, LOOK), keys[0])
+    keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), 5)  # whatever the user's own default is
+    starts = starts_of(setup, keys[4])
+    seen = look_around(setup, starts, looking(settings.episode_length), keys[0])
     world, units = scaled_world(rewards, seen)
-    training = begin(setup, world, seen, keys[1])
+    training = begin(setup, world, starts, seen, keys[1])
     random = evaluate(setup, world, training.target, jnp.ones(()), keys[2])
     course = Course(stopping, float(random.earned.mean()), float(units[0]) if rewards.single else 1.0)
     course.note(0, evaluate(setup, world, training.target, jnp.zeros(()), keys[2]), training.target)
     for block, done in enumerate(range(settings.evaluate_every, settings.updates + 1, settings.evaluate_every)):
-        training, loss = learn(setup, world, training, jax.random.fold_in(keys[3], block))
+        starts = starts_of(setup, jax.random.fold_in(keys[4], block))
+        training, loss = learn(setup, world, starts, training, jax.random.fold_in(keys[3], block))
         course.note(done, evaluate(setup, world, training.target, jnp.zeros(()), keys[2]), training.target)
         progress.update("deep Q-learning", done, settings.updates, f"return {course.unit * course.returns[-1]:.4g}")
         if course.settled or not np.isfinite(loss):
             break
     return Trained(course.network, world.scales, units, course.learning(bool(np.isfinite(loss))))
+
+
+def looking(episode_length: int) -> int:
+    """How many steps the random agent looks around: a long episode, or several short ones."""
+    return min(max(episode_length, LEAST), LOOK)
 
 
 def scaled_world(rewards: Rewards, seen: Transitions) -> tuple[World, Float[np.ndarray, " p"]]:

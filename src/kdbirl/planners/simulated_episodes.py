@@ -4,15 +4,21 @@ The random numbers depend on the key alone: episode i of two policies has the sa
 step (common random numbers), and a longer horizon changes nothing before its end.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from kdbirl.envs.simulator import Simulator
+from kdbirl.envs.simulator import Simulator, identity
 from kdbirl.errors import InputError
 from kdbirl.planners.acting import Act
+
+TOGETHER = 2**14  # episodes of all rewards that are played side by side: their network layers stay near the processor
 
 
 class Rows(NamedTuple):
@@ -90,6 +96,61 @@ def play(
 
     last, rows = jax.lax.scan(step, first, (jnp.arange(len(chances.on)), chances.choose, chances.on))
     return Played(last.collected, last.sensible, rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Episodes:
+    """Which episodes are played: what a compiled program depends on."""
+
+    simulator: Simulator
+    number: int
+    steps: int
+    keep: bool = False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Episodes) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    @property
+    def _identity(self) -> tuple[Any, int, int, bool]:
+        return identity(self.simulator), self.number, self.steps, self.keep
+
+    def play(self, act: Act, parameters: Any, chances: Chances, mixing: Float[Array, "q p"]) -> Played:
+        """To be compiled."""
+        return play(self.simulator, act, parameters, chances, mixing, self.number, self.keep)
+
+
+@lru_cache(maxsize=16)
+def compiled(episodes: Episodes) -> Callable[..., Played]:
+    """One program for all policies of a kind, also those of the next call: (act, parameters, chances, mixing)."""
+    return jax.jit(episodes.play, static_argnums=0)
+
+
+@lru_cache(maxsize=16)
+def compiled_for_many(episodes: Episodes, own_chances: bool) -> Callable[..., Played]:
+    """One program that plays a block of rewards side by side: (act, shared parameters, rewards, chances, mixing).
+
+    own_chances: each reward has random numbers of its own; else all have the same.
+    """
+
+    def many(act: Act, shared: Any, rewards: Float[Array, "r q"], chances: Chances, mixing: Float[Array, "q p"]) -> Any:
+        def one(reward: Float[Array, " q"], chances: Chances) -> Played:
+            return episodes.play(act, (shared, reward), chances, mixing)
+
+        return jax.vmap(one, in_axes=(0, 0 if own_chances else None))(rewards, chances)
+
+    return jax.jit(many, static_argnums=0)
+
+
+def blocks(rewards: int, episodes: int) -> list[Int[np.ndarray, " size"]]:
+    """Which rewards are played side by side: blocks of one size, the last filled up with the last reward, so that one
+    program serves all. Sizes are powers of two: another number of rewards seldom needs another program."""
+    size = 1
+    while size < rewards and 2 * size * episodes <= TOGETHER:
+        size *= 2
+    return [np.minimum(np.arange(begin, begin + size), rewards - 1) for begin in range(0, rewards, size)]
 
 
 def _checked(action: Array, episodes: int) -> Int[Array, " n"]:

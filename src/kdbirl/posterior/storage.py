@@ -15,10 +15,11 @@ import numpy as np
 
 from kdbirl.demos.data import Demonstrations
 from kdbirl.errors import FileProblem, InputError
-from kdbirl.features.base import FeatureMap
+from kdbirl.features.base import SILENT, FeatureMap
 from kdbirl.files import whole_or_not_at_all
 from kdbirl.posterior.record import spec_of
 from kdbirl.posterior.result import Posterior
+from kdbirl.progress import Progress
 
 if TYPE_CHECKING:
     import xarray
@@ -95,7 +96,7 @@ class MissingFeatures(FeatureMap):
         """Yes, as far as one can tell: the answer to a call is the reason why it cannot be computed."""
         return True
 
-    def _fit(self, rows: Demonstrations) -> NoReturn:
+    def _fit(self, rows: Demonstrations, progress: Progress = SILENT) -> NoReturn:
         raise InputError(self.reason)
 
     def _apply(self, rows: Demonstrations) -> NoReturn:

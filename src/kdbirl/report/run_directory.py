@@ -16,6 +16,7 @@ from kdbirl.methods.kdbirl import KDBIRL
 from kdbirl.posterior.result import Posterior
 from kdbirl.report.choices import how_it_was_made
 from kdbirl.report.html import report_page
+from kdbirl.report.run_files import Run
 
 FILES = {
     "report.html": "the page to look at",
@@ -54,7 +55,6 @@ def write_run(
         posterior.save(unfinished / "posterior.nc")
         write_text(unfinished / "summary.csv", posterior.summary().write_csv())
         write_text(unfinished / "diagnosis.json", as_json(diagnosis(posterior)))
-        write_text(unfinished / "report.html", report_page(posterior, f"kdbirl: {directory.absolute().name}"))
         model.save(unfinished / "model.npz")
         outputs = {path.name: _sha256(path) for path in sorted(unfinished.iterdir())}
         manifest = {
@@ -69,6 +69,9 @@ def write_run(
             "timings": {name: round(seconds, 3) for name, seconds in timings.items()},
         }
         write_text(unfinished / "manifest.json", as_json(manifest))
+        # last, and without a hash: later verbs write it again
+        run = Run.of(posterior, directory.absolute().name, model, manifest)
+        write_text(unfinished / "report.html", report_page(run, not configuration.get("no_rows")))
 
 
 def diagnosis(posterior: Posterior) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def _course(axes: Axes, course: Course) -> None:
     axes.plot(steps, course.loss, color=CHAINS[1], linewidth=1.2, label="loss, of the batches")
     if course.held_out:
         label = f"squared error, {course.held_out_rows:,} rows held out"
-        axes.plot(steps, course.held_out, color=POSTERIOR, linewidth=1.2, label=label)
+        axes.plot([0, *steps][: len(course.held_out)], course.held_out, color=POSTERIOR, linewidth=1.2, label=label)
         axes.axvline(course.kept_step, color=TRUE, linewidth=1, linestyle=(0, (4, 2)), label="kept")
     panels.clean(axes, y_axis=True)
     axes.set_ylim(bottom=0)

@@ -1,0 +1,134 @@
+"""Figure 5: sepsis, KD-BIRL's marginal posterior of each weight for a fifth w*, in both worlds."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from kdbirl.experiments.cell_store import Cell, CellStore
+from kdbirl.experiments.experiment import Experiment, Part
+from kdbirl.experiments.fig4 import FULL_EFFORT, MODULES, QUICK_EFFORT, study
+from kdbirl.experiments.grid_measures import CONCENTRATED, NEAR
+from kdbirl.experiments.ledger import Claim
+from kdbirl.experiments.patient_cells import Study
+from kdbirl.experiments.patient_settings import SETTINGS
+from kdbirl.experiments.patient_worlds import WORLDS
+from kdbirl.experiments.request import Request
+from kdbirl.experiments.statement import Statement
+from kdbirl.progress import Progress
+
+NAME = "fig5"
+SEEDS, QUICK_SEEDS = 20, 2
+FIFTH = 4
+EXPERT_ROWS = 500  # of the scripts
+Row = dict[str, Any]
+
+
+def statements(world: str) -> tuple[Statement, Statement]:
+    """Concentrated in all weights; and nearer to w* than the prior."""
+    where = "Section 6.4, Figure 5 and its text"
+    return (
+        Statement(
+            f"{world}-fifth-concentrated",
+            "in sepsis the posterior for a fifth w* is concentrated at the true parameter",
+            where,
+            f"posterior mass within {NEAR:g} of the prior's width of w*_j, in the worst weight",
+            above=CONCENTRATED,
+        ),
+        Statement(
+            f"{world}-fifth-nearer",
+            "in sepsis the posterior for a fifth w* is nearer to it than the prior is",
+            where,
+            "mean over weights of E|w_j - w*_j|: the posterior's minus the prior's",
+            below=0.0,
+        ),
+    )
+
+
+def measure(variant: str, request: Request, store: CellStore, progress: Progress) -> Part:
+    """The posterior of every seed, and the figure of the seed of median distance."""
+    seeds, quick = request.count(SEEDS, QUICK_SEEDS), request.quick
+    n = request.size(EXPERT_ROWS, max(QUICK_EFFORT.rows))
+    rows: list[Row] = []
+    shown: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    for world in WORLDS:
+        made = study(world, variant, request, store, progress)
+        own = []
+        for seed in range(seeds):
+            progress.update(NAME, seed, seeds, f"{variant}, {world}")
+            own.append({"variant": variant, "world": world, "seed": seed, **fifth(made, seed, n)})
+        progress.update(NAME, seeds, seeds, f"{variant}, {world}")
+        typical = int(np.argsort([row["distance"] for row in own], kind="stable")[(seeds - 1) // 2])
+        shown[world] = (made.table()[0], np.asarray(own[typical]["weights"]))
+        rows += own
+    setting, effort = SETTINGS[variant], request.size(FULL_EFFORT, QUICK_EFFORT)
+    configuration = {"setting": asdict(setting), "effort": asdict(effort), "n": n, "seeds": seeds, "quick": quick}
+    numbers = {
+        "experiment": NAME,
+        "variant": variant,
+        "configuration": configuration,
+        "rows": [_short(r) for r in rows],
+    }
+    return _part(variant, numbers, shown, seeds, quick)
+
+
+def fifth(made: Study, seed: int, n: int) -> Cell:
+    """What one seed's posterior says about the fifth w*."""
+    key = {"what": "fifth", "world": made.world.name, "setting": asdict(made.setting), "seed": seed, "n": n}
+
+    def compute() -> Cell:
+        points, truth = made.table()[0], made.setting.stars()[FIFTH]
+        weights = made.posterior_weights(seed, FIFTH, n)
+        away = np.abs(points - truth)
+        near = weights @ (away <= NEAR * (1.0 - made.setting.low))
+        found = {"mass_near": near.tolist(), "distance": float((weights @ away).mean())}
+        mean = (weights @ points).tolist()
+        return {**found, "prior_distance": float(away.mean()), "mean": mean, "weights": weights.round(9).tolist()}
+
+    return made.store.get(key | {"effort": asdict(made.effort)}, compute)
+
+
+def claims(variant: str, rows: Sequence[Row], quick: bool) -> list[Claim]:
+    """One ledger row for each claim and world."""
+    found = []
+    for world in dict.fromkeys(row["world"] for row in rows):
+        own = [row for row in rows if row["world"] == world]
+        worst = np.array([min(row["mass_near"]) for row in own])
+        gain: Float[np.ndarray, " seeds"] = np.array([row["distance"] - row["prior_distance"] for row in own])
+        mean = ", ".join(f"{value:.2f}" for value in np.mean([row["mean"] for row in own], axis=0))
+        truth = ", ".join(f"{value:.2f}" for value in SETTINGS[variant].stars()[FIFTH])
+        why = f"posterior means [{mean}] in the mean over seeds, w* = [{truth}]"
+        for statement, values in zip(statements(world), (worst, gain), strict=True):
+            found.append(statement.decide(NAME, variant, values, why, quick))
+    return found
+
+
+def _part(variant: str, numbers: dict[str, Any], shown: dict[str, Any], seeds: int, quick: bool) -> Part:
+    from kdbirl.report.paper_sepsis import plot_weight_marginals
+
+    name, setting = f"{NAME}-{variant}", SETTINGS[variant]
+    caption = (
+        f"Figure 5, {variant}: KD-BIRL's marginal posteriors of the three weights for a fifth w* (dashed), from "
+        f"{numbers['configuration']['n']} expert rows; the seed of median distance from w*. Dotted: the prior."
+    )
+    names = [f"w{j + 1}" for j in range(len(setting.stars()[FIFTH]))]
+    figures = {name: plot_weight_marginals(shown, setting.stars()[FIFTH].tolist(), names, setting.low)}
+    found = claims(variant, numbers["rows"], quick)
+    tidy = [{**row, **{f"mass_near_{j}": m for j, m in enumerate(row["mass_near"])}} for row in numbers["rows"]]
+    tidy = [{key: value for key, value in row.items() if not isinstance(value, list)} for row in tidy]
+    return Part(name, numbers, seeds, found, figures, {name: tidy}, {name: caption})
+
+
+def _short(row: Row) -> Row:
+    return {key: value for key, value in row.items() if key != "weights"}
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    "Figure 5: sepsis, marginal posteriors for a fifth w*",
+    (*MODULES, "fig5"),
+    {variant: partial(measure, variant) for variant in SETTINGS},
+)

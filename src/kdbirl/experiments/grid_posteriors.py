@@ -1,0 +1,136 @@
+"""The posteriors of the grid figures, as cells: KD-BIRL, BIRL, AVRIL and AVRIL with the informative prior.
+
+Each cell is keyed by what decides it. The baselines never see a training task (the informative prior is two numbers),
+so that variants which share the expert share their cells too.
+"""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from kdbirl.errors import KDBIRLWarning
+from kdbirl.experiments.cell_store import Cell, CellStore
+from kdbirl.experiments.grid_data import GridData
+from kdbirl.experiments.grid_settings import DISCOUNTS, GridSetting
+from kdbirl.features import FeatureMap, GridCoordinates, OneHot
+from kdbirl.methods.avril import AVRIL
+from kdbirl.methods.birl import BIRL
+from kdbirl.methods.informative_prior import RewardPrior, informative_prior
+from kdbirl.methods.kdbirl import KDBIRL
+from kdbirl.posterior.auto import Auto
+from kdbirl.posterior.mcmc import Metropolis
+from kdbirl.posterior.priors import parse_prior
+from kdbirl.posterior.result import Posterior
+from kdbirl.posterior.sampler import Sampler
+
+METHODS = ("kdbirl", "birl", "avril", "avril-prior")
+KEPT = 1000  # draws of a cell that are stored
+DIGITS = 5  # of a stored draw
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long samplers run and AVRIL trains, and how many discounts there are (BIRL compiles anew for each).
+
+    simple: random-walk Metropolis instead, which compiles in a fraction of the time: for runs that decide nothing.
+    """
+
+    chains: int = 4
+    warmup: int = 1000
+    draws: int = 1000
+    avril_steps: int = 5000
+    discounts: tuple[float, ...] = DISCOUNTS
+    simple: bool = False
+
+    @property
+    def sampler(self) -> Sampler:
+        """Exact where it can be, else NUTS."""
+        kind = Metropolis if self.simple else Auto
+        return kind(chains=self.chains, warmup=self.warmup, draws=self.draws)
+
+
+FULL = Effort()
+QUICK = Effort(chains=2, warmup=100, draws=100, avril_steps=250, discounts=DISCOUNTS[1:2], simple=True)
+
+
+def kdbirl_cell(store: CellStore, setting: GridSetting, seed: int, effort: Effort, **choices: str) -> Cell:
+    """KD-BIRL's posterior. choices: kernel, distance and so on, instead of the paper's."""
+    key = {"method": "kdbirl", "setting": asdict(setting), "seed": seed, "effort": asdict(effort), **choices}
+    return store.get(key, partial(_kdbirl, GridData(setting, seed, effort.discounts), effort, choices))
+
+
+def baseline_cells(store: CellStore, setting: GridSetting, seed: int, effort: Effort) -> dict[str, Cell]:
+    """BIRL, AVRIL and AVRIL with the informative prior of this setting's bank."""
+    data = GridData(setting, seed, effort.discounts)
+    own = {"size": setting.size, "truth": setting.truth, "n": setting.expert_rows, "experts": setting.experts}
+    key = {**own, "seed": seed, "effort": asdict(effort)}
+    with_prior = informative_prior(data.bank)
+    priors = {"avril": RewardPrior(), "avril-prior": RewardPrior(with_prior.mean, with_prior.sd)}
+    found = {"birl": store.get({"method": "birl", "prior": setting.prior, **key}, partial(_birl, data, effort))}
+    for name, prior in priors.items():
+        found[name] = store.get(
+            {"method": "avril", "prior": asdict(prior), **key}, partial(_avril, data, effort, prior)
+        )
+    return found
+
+
+def features_of(setting: GridSetting) -> FeatureMap:
+    """One-hot states and actions, as the appendix has them; or phi = [x, y], raw."""
+    return OneHot() if setting.parameters == "state" else GridCoordinates(setting.size)
+
+
+def kdbirl_model(setting: GridSetting, effort: Effort, choices: Mapping[str, Any]) -> KDBIRL:
+    """KD-BIRL as the setting says; the paper has no power, `loto` chooses one."""
+    usual = {"features": features_of(setting), "bandwidth": setting.bandwidth, "sampler": effort.sampler}
+    options: dict[str, Any] = {**usual, **choices}
+    return KDBIRL(prior=parse_prior(setting.prior), **options)
+
+
+def _kdbirl(data: GridData, effort: Effort, choices: Mapping[str, str]) -> Cell:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", KDBIRLWarning)  # what they say is in the cell
+        model = kdbirl_model(data.setting, effort, choices).fit(data.bank)
+        posterior = model.posterior(data.expert, seed=data.seed)
+    return stored(posterior) | {
+        "h": np.ravel(np.asarray(posterior.h, dtype=float)).tolist(),
+        "h_reward": posterior.h_reward,
+        "power": posterior.power,
+        "tasks": data.bank.n_tasks,
+        "m": data.bank.n_rows,
+        "identifiability": model.identifiability().sentence,
+        "rank": model.identifiability().rank,
+    }
+
+
+def _birl(data: GridData, effort: Effort) -> Cell:
+    """alpha = 1 and Eq. 2 of the paper: p(s, a | R) ~ exp(alpha Q*), over states and actions."""
+    model = BIRL(data.world, parse_prior(data.setting.prior), alpha=1.0, likelihood="joint", sampler=effort.sampler)
+    return stored(model.posterior(data.expert, seed=data.seed))
+
+
+def _avril(data: GridData, effort: Effort, prior: RewardPrior) -> Cell:
+    """alpha = gamma = delta = 1: inverse temperature, discount and weight of the TD term; the scripts' own quirks
+    with the scripts' experts."""
+    make = AVRIL.released if data.setting.experts == "walkers" else AVRIL
+    model = make(discount=1.0, beta=1.0, td_weight=1.0, steps=effort.avril_steps, prior=prior).fit(data.bank)
+    posterior = model.posterior(data.episodes, seed=data.seed)
+    outcome = posterior.settings["training"]["outcome"]
+    return stored(posterior) | {"outcome": outcome, "prior": [prior.mean, prior.sd]}
+
+
+def stored(posterior: Posterior) -> Cell:
+    """What is kept of a posterior: mean, sd, evenly spaced draws, and whether it converged."""
+    flat = posterior.flat
+    index = np.linspace(0, len(flat) - 1, min(KEPT, len(flat))).astype(int)
+    r_hat = np.asarray(posterior.convergence.r_hat, dtype=float)
+    return {
+        "mean": flat.mean(axis=0).round(DIGITS).tolist(),
+        "sd": flat.std(axis=0).round(DIGITS).tolist(),
+        "draws": flat[index].round(DIGITS).tolist(),
+        "sampler": posterior.sampler,
+        "r_hat": round(float(r_hat.max()), 4) if np.isfinite(r_hat).all() else None,
+    }

@@ -1,0 +1,101 @@
+"""Figures 4 and 5 of the paper: sepsis, EVD against the expert's rows, and the marginals of the weights."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from kdbirl.report.panels import INK, NORMAL, SMALL, clean
+from kdbirl.report.paper_marginals import LOOKS
+
+METHODS = ("kdbirl", "avril", "avril-prior")
+TITLES = {"sepsis": "SepsisSim", "icu-sepsis": "ICUSepsis"}
+GREY = "#888888"
+SHIFT = {"kdbirl": 0.94, "avril": 1.0, "avril-prior": 1.06}  # of n: bars of three methods side by side
+Rows = Sequence[dict[str, Any]]
+
+
+def plot_evd_against_rows(rows: Rows, stars: Sequence[Sequence[float]]) -> Figure:
+    """A row of panels for each world, a column for each w*: mean EVD with standard errors over seeds."""
+    worlds = list(dict.fromkeys(row["world"] for row in rows))
+    figure = Figure(figsize=(2.3 * len(stars) + 0.5, 2.1 * len(worlds) + 0.7), layout="constrained")
+    axes = figure.subplots(len(worlds), len(stars), squeeze=False, sharex=True, sharey="row")
+    for i, world in enumerate(worlds):
+        for star, weights in enumerate(stars):
+            own = [row for row in rows if row["world"] == world and row["star"] == star]
+            _panel(axes[i, star], own)
+            if not i:
+                title = "w* = [" + ", ".join(f"{value:.2f}" for value in weights) + "]"
+                axes[i, star].set_title(title, fontsize=NORMAL, color=INK, loc="left")
+        axes[i, 0].set_ylabel(f"{TITLES.get(world, world)}\nEVD / (best - random)", fontsize=NORMAL, color=INK)
+    for panel in axes[-1]:
+        panel.set_xlabel("expert rows n", fontsize=NORMAL, color=INK)
+    _legend(figure)
+    return figure
+
+
+def _panel(panel: Axes, rows: Rows) -> None:
+    prior = [row["prior_evd"] for row in rows if row["method"] == "kdbirl"]
+    panel.axhline(float(np.mean(prior)), color=GREY, lw=1.0, ls=(0, (2, 2)), zorder=1)
+    panel.axhline(0.0, color=INK, lw=0.6, zorder=1)
+    for method in METHODS:
+        sizes = sorted({row["n"] for row in rows if row["method"] == method})
+        values = [[row["evd"] for row in rows if row["method"] == method and row["n"] == n] for n in sizes]
+        mean = [float(np.mean(v)) for v in values]
+        error = [float(np.std(v, ddof=1) / np.sqrt(len(v))) if len(v) > 1 else 0.0 for v in values]
+        colour, line, _ = LOOKS[method]
+        where = np.array(sizes) * SHIFT[method]
+        panel.errorbar(where, mean, error, color=colour, ls=line, lw=1.4, marker="o", ms=3, elinewidth=1.0, capsize=1.5)
+    panel.set_xscale("log")
+    panel.tick_params(labelsize=SMALL)
+    clean(panel)
+
+
+def _legend(figure: Figure) -> None:
+    lines = [Line2D([], [], color=LOOKS[m][0], ls=LOOKS[m][1], lw=1.6, marker="o", ms=3) for m in METHODS]
+    labels = [LOOKS[method][2] for method in METHODS]
+    lines.append(Line2D([], [], color=GREY, lw=1.0, ls=(0, (2, 2))))
+    figure.legend(lines, [*labels, "prior alone"], loc="outside lower center", ncols=4, frameon=False, fontsize=NORMAL)
+
+
+def plot_weight_marginals(
+    panels: dict[str, tuple[Float[np.ndarray, "P q"], Float[np.ndarray, " P"]]],
+    truth: Sequence[float],
+    names: Sequence[str],
+    low: float,
+) -> Figure:
+    """A row for each world, a panel for each weight: the posterior (filled) and the prior (dotted), the truth dashed.
+
+    panels: by world, equally weighted points of the prior, a grid, and their posterior weights.
+    """
+    figure = Figure(figsize=(2.5 * len(names) + 0.4, 1.9 * len(panels) + 0.5), layout="constrained")
+    axes = figure.subplots(len(panels), len(names), squeeze=False, sharey="row", sharex=True)
+    for i, (world, (points, weights)) in enumerate(panels.items()):
+        for j, name in enumerate(names):
+            _marginal(axes[i, j], points[:, j], weights, truth[j], low)
+            if not i:
+                axes[i, j].set_title(name, fontsize=NORMAL, color=INK, loc="left")
+        axes[i, 0].set_ylabel(f"{TITLES.get(world, world)}\ndensity", fontsize=NORMAL, color=INK)
+    for panel in axes[-1]:
+        panel.set_xlabel("weight", fontsize=NORMAL, color=INK)
+    return figure
+
+
+def _marginal(
+    panel: Axes, values: Float[np.ndarray, " P"], weights: Float[np.ndarray, " P"], truth: float, low: float
+) -> None:
+    cells, index = np.unique(values, return_inverse=True)
+    edges = np.concatenate([[low], (cells[1:] + cells[:-1]) / 2, [1.0]])
+    width = np.diff(edges)
+    posterior = np.bincount(index, weights=weights) / width
+    prior = np.bincount(index) / len(values) / width
+    panel.stairs(posterior, edges, color=LOOKS["kdbirl"][0], fill=True, alpha=0.35)
+    panel.stairs(posterior, edges, color=LOOKS["kdbirl"][0], lw=1.2)
+    panel.stairs(prior, edges, color=GREY, lw=1.0, ls=(0, (1, 1.5)))
+    panel.axvline(truth, color=INK, lw=1.1, ls=(0, (4, 2)))
+    panel.tick_params(labelsize=SMALL)
+    clean(panel)

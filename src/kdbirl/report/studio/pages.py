@@ -1,0 +1,131 @@
+"""Pages of the studio: the list of runs, and two posteriors side by side."""
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+
+from kdbirl.posterior.result import Posterior
+from kdbirl.report import panels
+from kdbirl.report.choices import how_it_was_made
+from kdbirl.report.page import elements
+from kdbirl.report.page.charts import CHOSEN, POSTERIOR, Chart, content_of, quantity, values
+from kdbirl.report.page.shell import Section, page
+from kdbirl.report.run_files import Run
+from kdbirl.report.studio.runs import Listed
+
+MOST_SHARED = 24  # parameters that are drawn
+BINS = 40
+
+
+def list_page(root: str, runs: Sequence[Listed]) -> str:
+    """Every run with a link to its report, and two choices to compare."""
+    if not runs:
+        text = (
+            f"There is no run in {root} yet. `kdbirl fit ... --out {root}/first` makes one; then load this page again."
+        )
+        return page("kdbirl studio", [Section("runs", "Runs", elements.paragraph(text))])
+    head = "".join(
+        f'<th scope="col">{name}</th>' for name in ("run", "written", "method", "report card", "one", "other")
+    )
+    body = "".join(_line(run, i) for i, run in enumerate(runs))
+    table = f"<table><caption class='hidden'>Runs</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    button = '<div class="controls"><button type="submit">Compare the two</button></div>' if len(runs) > 1 else ""
+    form = f'<form action="/compare" method="get">{elements.scrolled(table, "Runs")}{button}</form>'
+    lead = f"{len(runs)} runs in {root}. Open a report, or choose two runs to compare."
+    return page("kdbirl studio", [Section("runs", "Runs", form)], lead, forms=True)
+
+
+def _line(run: Listed, place: int) -> str:
+    name = elements.escaped(run.name)
+    link = f'<a href="/report?{elements.escaped(urlencode({"run": run.name}))}">{elements.isolated(run.name)}</a>'
+    choices = "".join(
+        f'<td><input type="radio" name="{side}" value="{name}" aria-label="{words}: {name}"{checked}></td>'
+        for side, words, checked in (
+            ("one", "compare", " checked" * (place == 0)),
+            ("other", "with", " checked" * (place == 1)),
+        )
+    )
+    cells = "".join(f"<td>{elements.isolated(text)}</td>" for text in (run.written, run.method, _counted(run.colours)))
+    return f'<tr><th scope="row">{link}</th>{cells}{choices}</tr>'
+
+
+def _counted(colours: Sequence[str]) -> str:
+    counts = {colour: colours.count(colour) for colour in elements.COLOURS}
+    return ", ".join(f"{count} {colour}" for colour, count in counts.items() if count)
+
+
+def comparison_page(one: Run, other: Run) -> str:
+    """Two posteriors side by side: report cards, marginals on one scale, numbers, and the choices that differ."""
+    shared = [name for name in one.posterior.names if name in other.posterior.names]
+    charts = [_marginals(i, name, one, other) for i, name in enumerate(shared[:MOST_SHARED])]
+    legend = (
+        f'<ul class="legend"><li class="posterior">{elements.isolated(one.name)}</li>'
+        f'<li class="chosen">{elements.isolated(other.name)}</li></ul>'
+    )
+    figures = "".join(chart.figure(heading=name) for chart, name in zip(charts, shared, strict=False))
+    drawn = f'{legend}<div class="small-charts">{figures}</div>{_numbers(shared, one, other)}'
+    nothing = elements.paragraph("The two have no reward parameter of the same name.")
+    sections = [
+        Section("posteriors", "Posteriors", drawn if shared else nothing),
+        Section("cards", "Report cards", f'<div class="beside">{_card(one, "one")}{_card(other, "other")}</div>'),
+        Section("choices", "Choices", _choices(one, other)),
+    ]
+    return page(f"{one.name} and {other.name}", sections, _lead(shared, one, other), {"charts": content_of(charts)})
+
+
+def _lead(shared: Sequence[str], one: Run, other: Run) -> str:
+    same = np.array_equal(one.posterior.expert_features, other.posterior.expert_features)
+    rows = "the same expert rows" if same else "different expert rows, or features of them"
+    return f"Two posteriors with {len(shared)} reward parameters in common, from {rows}."
+
+
+def _of(posterior: Posterior, name: str) -> Any:
+    return posterior.flat[:, posterior.names.index(name)]
+
+
+def _marginals(number: int, name: str, one: Run, other: Run) -> Chart:
+    """Histograms of one parameter in both, on one scale."""
+    samples = [_of(run.posterior, name) for run in (one, other)]
+    edges = np.linspace(*panels.limits_of(*samples), BINS + 1)
+    tables = [np.histogram(sample, bins=edges, density=True)[0] for sample in samples]
+    bins = [{"a": a, "b": b, "one": o, "other": t} for a, b, o, t in zip(edges[:-1], edges[1:], *tables, strict=True)]
+    x = quantity("a", scale={"domain": [edges[0], edges[-1]], "nice": False}, axis={"tickCount": 4}, bin="binned")
+    layers = [
+        {
+            "mark": {"type": "bar", "color": colour, "opacity": 0.5, "binSpacing": 0},
+            "encoding": {"x": x, "x2": {"field": "b"}, "y": {"field": side, "type": "quantitative", "axis": None}},
+        }
+        for side, colour in (("one", POSTERIOR), ("other", CHOSEN))
+    ]
+    means = [
+        f"{run.name} {elements.shown(float(sample.mean()))}" for run, sample in zip((one, other), samples, strict=True)
+    ]
+    text = f"{name}: mean of {means[0]}, of {means[1]}."
+    return Chart(f"shared-{number}", {"height": 90, "data": values(bins), "layer": layers}, text)
+
+
+def _numbers(shared: Sequence[str], one: Run, other: Run) -> str:
+    lines = []
+    for name in shared:
+        a, b = _of(one.posterior, name), _of(other.posterior, name)
+        spread = float(np.sqrt((a.var() + b.var()) / 2)) or float("nan")
+        cells = (float(a.mean()), float(a.std()), float(b.mean()), float(b.std()), float(b.mean() - a.mean()) / spread)
+        lines.append((name, *cells))
+    head = ["parameter", f"mean, {one.name}", "sd", f"mean, {other.name}", "sd", "difference / sd"]
+    return elements.table(head, lines, "Means and standard deviations")
+
+
+def _card(run: Run, side: str) -> str:
+    return f'<div><h3 class="of-{side}">{elements.isolated(run.name)}</h3>{elements.cards(run.card)}</div>'
+
+
+def _choices(one: Run, other: Run) -> str:
+    mine, theirs = how_it_was_made(one.posterior), how_it_was_made(other.posterior)
+    names = list(dict.fromkeys([*mine, *theirs]))
+    lines = [(n, mine.get(n, elements.MISSING), theirs.get(n, elements.MISSING)) for n in names]
+    differing = [line for line in lines if line[1] != line[2]]
+    if not differing:
+        return elements.paragraph("Every choice on record is the same.")
+    return elements.table(["choice", one.name, other.name], differing, "Where the two were made differently")

@@ -1,0 +1,81 @@
+"""The page of a reproduction, and the code that results depend on."""
+
+import json
+import math
+
+import pytest
+
+from kdbirl.errors import InputError
+from kdbirl.experiments import cell_store, source_closure
+from kdbirl.experiments.directory import table_text
+from kdbirl.experiments.ledger import Claim, update_ledger
+from kdbirl.experiments.page import page_text, write_page
+from kdbirl.experiments.request import Request
+
+CLAIM = Claim("fig1", "a", "ours", "it <holds> & more", "Section 6", "size", 0.1, 0.0, 0.2, 12, "holds", "<b>why</b>")
+
+
+def reproduction(folder):
+    (folder / "fig1").mkdir()
+    (folder / "fig1" / "fig1-ours.png").write_bytes(b"\x89PNG picture")
+    manifest = {
+        "title": "Figure 1 <script>",
+        "seeds": [0, 1],
+        "captions": {"fig1-ours": '"quoted" <i>'},
+        "outputs": {"fig1-ours.json": "", "fig1-ours.png": "", "gone.png": ""},
+    }
+    (folder / "fig1" / "manifest-ours.json").write_text(json.dumps(manifest))
+    one_seed = Claim("fig1", "b", "printed", "c", "w", "s", 1.0, math.nan, math.nan, 1, "cannot be decided", "few")
+    update_ledger(folder / "claims.csv", [CLAIM, one_seed])
+
+
+def test_the_page_has_everything_and_escapes_it(tmp_path):
+    reproduction(tmp_path)
+    text = write_page(tmp_path, ["fig1", "fig2"]).read_text()
+    assert "it &lt;holds&gt; &amp; more" in text
+    assert "&lt;b&gt;why&lt;/b&gt;" in text
+    assert "<script" not in text
+    assert "&quot;quoted&quot; &lt;i&gt;" in text
+    assert text.count("data:image/png;base64,") == 1
+    assert "kdbirl reproduce fig1" in text
+    assert "0.1 [0, 0.2]" in text
+    assert "nan" not in text
+    assert text == page_text(tmp_path, ["fig1", "fig2"])
+    assert "http" not in text
+
+
+def test_tables_are_tidy():
+    assert table_text([{"a": 1, "b": 1 / 3}, {"a": "x, y", "c": None}]) == 'a,b,c\n1,0.333333333,\n"x, y",,\n'
+
+
+def test_a_request_is_checked():
+    assert Request(variants=("ours", "printed")).variants == ("printed", "ours")
+    assert Request(quick=True).count(12, 2) == 2
+    assert Request(seeds=5).count(12, 2) == 5
+    with pytest.raises(InputError, match="There is no variant called 'prined'"):
+        Request(variants=("prined",))
+    with pytest.raises(InputError, match="seeds=1 should be at least 2"):
+        Request(seeds=1)
+
+
+def test_the_closure_follows_imports_and_nothing_else():
+    names = {
+        path.relative_to(source_closure.PACKAGE).as_posix()
+        for path in source_closure.source_closure(("experiments.fig1",))
+    }
+    assert {"experiments/grid_posteriors.py", "methods/avril.py", "likelihood/ckde.py", "envs/gridworld.py"} <= names
+    assert "experiments/contraction.py" not in names
+    assert "__init__.py" not in names
+
+
+def test_a_changed_import_changes_the_fingerprint(tmp_path, monkeypatch):
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments" / "mine.py").write_text("def f():\n    from kdbirl.methods.other import g\n")
+    (tmp_path / "methods").mkdir()
+    other = tmp_path / "methods" / "other.py"
+    other.write_text("g = 1\n")
+    for module in (source_closure, cell_store):
+        monkeypatch.setattr(module, "PACKAGE", tmp_path)
+    before = cell_store.code_fingerprint.__wrapped__(("mine",))
+    other.write_text("g = 2\n")
+    assert cell_store.code_fingerprint.__wrapped__(("mine",)) != before

@@ -1,0 +1,81 @@
+"""The paper's figures drawn again: what stands in them, from constructed numbers."""
+
+import numpy as np
+import pytest
+
+from kdbirl.report.limits_plots import plot_limits
+from kdbirl.report.paper_grids import plot_cell_maps
+from kdbirl.report.paper_marginals import LOOKS, density, plot_state_marginals
+from kdbirl.report.paper_weights import levels_of, plot_weights
+
+
+def test_densities_integrate_to_one_and_stay_in_the_box():
+    rng, grid = np.random.default_rng(0), np.linspace(-1, 2, 30_001)
+    for values in (rng.random(2000), rng.beta(0.5, 8, 2000)):
+        height = density(values, grid, unit=True)
+        assert np.trapezoid(height, grid) == pytest.approx(1, abs=0.01)
+        assert not height[(grid < 0) | (grid > 1)].any()
+    free = density(rng.normal(0.3, 0.2, 2000), grid, unit=False)
+    assert np.trapezoid(free, grid) == pytest.approx(1, abs=0.01)
+
+
+def test_a_panel_for_each_state_as_the_grid_is(tmp_path):
+    rng = np.random.default_rng(0)
+    draws = {method: rng.random((200, 4)) for method in LOOKS}
+    figure = plot_state_marginals(draws, np.array([0.0, 0, 0, 1]))
+    titles = [panel.get_title(loc="left") for panel in figure.axes]
+    assert titles == ["state [0, 1]", "state [1, 1]", "state [0, 0]", "state [1, 0]"]
+    dashed = figure.axes[1].get_lines()[-1]
+    assert set(dashed.get_xdata()) == {1.0}
+    figure.savefig(tmp_path / "x.png")
+
+
+def test_four_maps(tmp_path):
+    maps = {"truth": np.eye(25)[24], "mean": np.full(25, 0.5), "training": np.full(25, 0.04), "expert": np.eye(25)[24]}
+    figure = plot_cell_maps(maps)
+    images = [panel.get_images()[0] for panel in figure.axes if panel.get_images()]
+    assert len(images) == 4
+    assert [image.get_clim()[1] for image in images] == [1, 1, 1, 1]
+    assert images[0].get_array()[4, 4] == 1
+    figure.savefig(tmp_path / "x.png")
+
+
+def test_joint_densities_with_their_priors(tmp_path):
+    rng = np.random.default_rng(0)
+    part = {"truth_map": np.arange(100.0), "mean_map": np.arange(100.0), "prior": "truncated-normal:0,1,-1,1"}
+    shown = [part | {"truth": truth, "draws": rng.uniform(-1, 1, (500, 2))} for truth in ([-1.0, 1.0], [1.0, 1.0])]
+    figure = plot_weights(shown)
+    assert sum(bool(panel.get_images()) for panel in figure.axes) == 4
+    figure.savefig(tmp_path / "x.png")
+
+
+def test_contours_hold_their_share():
+    x = np.linspace(-4, 4, 200)
+    height = np.exp(-0.5 * (x[:, None] ** 2 + x[None] ** 2))
+    low, high = levels_of(height)
+    assert height[height > low].sum() / height.sum() == pytest.approx(0.9, abs=0.01)
+    assert height[height > high].sum() / height.sum() == pytest.approx(0.5, abs=0.01)
+
+
+def test_limits_show_every_table_and_what_was_refused(tmp_path):
+    seeds = range(3)
+    tables = {
+        "quality": [
+            {"seed": s, "noise": x, "log_likelihood": -x - s, "distance": x + s} for s in seeds for x in (0.0, 0.5)
+        ],
+        "features": [{"seed": s, "features": f, "distance": 0.1 * s} for s in seeds for f in ("x, y", "x only")],
+        "choices": [
+            {"seed": s, "kernel": k, "distance_measure": "euclidean", "distance": None if k == "uniform" else 0.5}
+            for s in seeds
+            for k in ("gaussian", "uniform")
+        ],
+        "cost": [
+            {"seed": s, "parameters": q, "n": n, "operations": float(q * n)}
+            for s in seeds
+            for q, n in ((4, 100), (9, 100), (9, 50))
+        ],
+    }
+    figure = plot_limits(tables)
+    assert len(figure.axes) == 6
+    assert [text.get_text() for text in figure.axes[3].texts] == ["refused"]
+    figure.savefig(tmp_path / "x.png")
