@@ -12,7 +12,7 @@ from kdbirl.demos.data import Demonstrations
 from kdbirl.errors import InputError
 from kdbirl.methods.avril_elbo import chosen
 from kdbirl.methods.avril_network import RewardAndValueNetwork
-from kdbirl.methods.avril_rows import StateView
+from kdbirl.methods.avril_rows import StateView, standardised
 from kdbirl.methods.avril_training import Course
 from kdbirl.planners.acting import Actor
 from kdbirl.planners.policy import Policy
@@ -85,7 +85,7 @@ def _acts(
     parameters: tuple[RewardAndValueNetwork, Array, Array], state: Any, observation: Array, step: Any, key: Array
 ) -> Int[Array, " n"]:
     network, centre, spread = parameters
-    return jnp.argmax(network.action_values(StateView(centre, spread).see(observation)), axis=1)
+    return jnp.argmax(network.action_values(standardised(observation, centre, spread)), axis=1)
 
 
 @jax.jit

@@ -72,8 +72,7 @@ class StateView:
         given = jnp.asarray(states)
         if given.ndim == 1:
             return jax.nn.one_hot(given, self.width, dtype=jnp.float32)
-        centre, spread = (jnp.asarray(part, jnp.float32)[None] for part in (self.centre, self.spread))
-        return (given.astype(jnp.float32) - centre) / spread
+        return standardised(given, jnp.asarray(self.centre), jnp.asarray(self.spread))
 
     def checked(self, states: Any) -> np.ndarray:
         """States from a user: codes `(n,)` of discrete states, or `(n, d)` numbers."""
@@ -86,6 +85,13 @@ class StateView:
             expected = f"(n, {self.width})" if self.n_states is None else "(n,) codes"
             raise InputError(f"The states have shape {given.shape}, expected {expected}.")
         return given.astype(np.float64)
+
+
+def standardised(
+    states: Float[Array, "n d"], centre: Float[Array, " d"], spread: Float[Array, " d"]
+) -> Float[Array, "n d"]:
+    """(s - centre) / spread in single precision, as the networks compute."""
+    return (states.astype(jnp.float32) - centre.astype(jnp.float32)[None]) / spread.astype(jnp.float32)[None]
 
 
 def transitions(expert: Demonstrations, follows: Succession, view: StateView, rows: Int[np.ndarray, " m"]) -> Any:
