@@ -15,8 +15,9 @@ def reproduce(
         typer.Argument(
             metavar="EXPERIMENT...",
             help=(
-                "fig1 (2x2 grid) | fig2 (10x10, two weights) | fig3 (5x5) | contraction (Lemma 4.1, Theorem 4.2) | "
-                "bandwidths (every rule, on tasks left out) | limits (the paper's limitations) | all"
+                "fig1 (2x2 grid) | fig2 (10x10, two weights) | fig3 (5x5) | fig4, fig5 (sepsis) | contraction (Lemma "
+                "4.1, Theorem 4.2) | bandwidths (every rule, on tasks left out) | limits (the paper's limitations) | "
+                "timing | all"
             ),
         ),
     ],

@@ -15,7 +15,6 @@ from kdbirl.experiments.grid_measures import CONCENTRATED, NEAR
 from kdbirl.experiments.ledger import Claim
 from kdbirl.experiments.patient_cells import Study
 from kdbirl.experiments.patient_settings import SETTINGS
-from kdbirl.experiments.patient_worlds import WORLDS
 from kdbirl.experiments.request import Request
 from kdbirl.experiments.statement import Statement
 from kdbirl.progress import Progress
@@ -54,7 +53,7 @@ def measure(variant: str, request: Request, store: CellStore, progress: Progress
     n = request.size(EXPERT_ROWS, max(QUICK_EFFORT.rows))
     rows: list[Row] = []
     shown: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    for world in WORLDS:
+    for world in request.size(FULL_EFFORT, QUICK_EFFORT).worlds:
         made = study(world, variant, request, store, progress)
         own = []
         for seed in range(seeds):

@@ -17,6 +17,7 @@ from kdbirl.experiments.grid_settings import FIG1, GridSetting, corner
 from kdbirl.features import Function
 from kdbirl.posterior.mcmc import NUTS
 
+data_of = lru_cache(maxsize=8)(GridData)  # the cells of one seed share their rows
 LEAPFROG = 2  # a step is one density with its gradient, which costs about as much again
 
 
@@ -31,7 +32,7 @@ def quality_cell(store: CellStore, setting: GridSetting, seed: int, effort: Effo
 
 def _quality(setting: GridSetting, seed: int, effort: Effort, noise: float) -> Cell:
     widths = _chosen(setting, seed, effort)
-    data = GridData(replace(setting, noise=noise), seed, effort.discounts)
+    data = data_of(replace(setting, noise=noise), seed, effort.discounts)
     model = kdbirl_model(setting, effort, {"bandwidth": widths[:2], "power": widths[2]}).fit(data.bank)
     truth = np.asarray(setting.truth)
     density = float(model.log_likelihood(data.expert, truth)) / data.expert.n_rows
@@ -41,7 +42,7 @@ def _quality(setting: GridSetting, seed: int, effort: Effort, noise: float) -> C
 @lru_cache(maxsize=4)
 def _chosen(setting: GridSetting, seed: int, effort: Effort) -> tuple[float, float, float]:
     """h, h' and the power for the bank as it is."""
-    data = GridData(setting, seed, effort.discounts)
+    data = data_of(setting, seed, effort.discounts)
     posterior = kdbirl_model(setting, effort, {}).fit(data.bank).posterior(data.expert, seed=seed)
     return float(np.max(np.asarray(posterior.h, dtype=float))), float(posterior.h_reward or 0.0), float(posterior.power)
 
@@ -72,7 +73,7 @@ def choice_cell(store: CellStore, setting: GridSetting, seed: int, effort: Effor
 
 def _distance(setting: GridSetting, seed: int, effort: Effort, choices: dict[str, Any]) -> Cell:
     """E|w - w*|; where the choice cannot be used on these rows, no number and the reason."""
-    data = GridData(setting, seed, effort.discounts)
+    data = data_of(setting, seed, effort.discounts)
     try:
         posterior = kdbirl_model(setting, effort, choices).fit(data.bank).posterior(data.expert, seed=seed)
     except KDBIRLError as problem:
@@ -96,11 +97,13 @@ def _cost(setting: GridSetting, seed: int, effort: Effort) -> Cell:
 
     Eq. 6 adds n m products of kernels and needs m distances of q-vectors; the compressed form n_distinct K and K.
     """
-    data, q = GridData(setting, seed, effort.discounts), setting.size**2
-    model = kdbirl_model(setting, effort, {"sampler": NUTS(effort.chains, effort.warmup, effort.draws)}).fit(data.bank)
+    data, q = data_of(setting, seed, effort.discounts), setting.size**2
+    sampler = effort.sampler if effort.simple else NUTS(effort.chains, effort.warmup, effort.draws)
+    model = kdbirl_model(setting, effort, {"sampler": sampler}).fit(data.bank)
     posterior = model.posterior(data.expert, seed=seed)
     effective = float(np.min(posterior.convergence.ess_bulk))
-    steps = LEAPFROG * float(np.sum(posterior.sample_stats["n_steps"])) / effective
+    evaluations = posterior.sample_stats.get("n_steps", np.ones(posterior.draws.shape[:2]))
+    steps = LEAPFROG * float(np.sum(evaluations)) / effective
     m, tasks, n = data.bank.n_rows, data.bank.n_tasks, data.expert.n_rows
     distinct = len(np.unique(posterior.expert_features, axis=0))
     return {

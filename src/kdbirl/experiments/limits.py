@@ -34,7 +34,7 @@ SIDES, ROWS = (2, 4, 6), (100, 400, 1600)  # of the cost: reward parameters are 
 QUICK_SIZES = {
     "noises": (0.0, 0.4),
     "features": FEATURES[::2],
-    "choices": CHOICES[:2],
+    "choices": CHOICES[:1],
     "sides": (2, 3),
     "rows": (60, 120),
 }

@@ -4,7 +4,18 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from kdbirl.errors import InputError, did_you_mean
-from kdbirl.experiments import bandwidth_claims, bandwidth_rules, contraction, fig1, fig2, fig3, limits
+from kdbirl.experiments import (
+    bandwidth_claims,
+    bandwidth_rules,
+    contraction,
+    fig1,
+    fig2,
+    fig3,
+    fig4,
+    fig5,
+    limits,
+    timing,
+)
 from kdbirl.experiments.cell_store import CellStore
 from kdbirl.experiments.contraction_claims import claims
 from kdbirl.experiments.experiment import Experiment, Part
@@ -49,12 +60,14 @@ ALL = (
     fig1.EXPERIMENT,
     fig2.EXPERIMENT,
     fig3.EXPERIMENT,
-    # fig4, fig5 and timing take their places here
+    fig4.EXPERIMENT,
+    fig5.EXPERIMENT,
     Experiment(contraction.NAME, "Lemma 4.1 and Theorem 4.2", contraction.MODULES, {"": measure_contraction}),
     Experiment(
         bandwidth_claims.NAME, "Which bandwidth rule can be trusted", bandwidth_rules.MODULES, {"": measure_bandwidths}
     ),
     limits.EXPERIMENT,
+    timing.EXPERIMENT,
 )
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in ALL}
 

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.errors import KDBIRLWarning
 from kdbirl.experiments.cell_store import Cell, CellStore
-from kdbirl.experiments.patient_settings import STARS, PatientSetting
+from kdbirl.experiments.patient_settings import PatientSetting
 from kdbirl.experiments.patient_worlds import PatientWorld, Scale
 from kdbirl.methods.avril import AVRIL
 from kdbirl.methods.informative_prior import RewardPrior, informative_prior
@@ -30,14 +30,16 @@ from kdbirl.posterior.priors import parse_prior
 
 ROWS = (10, 30, 100, 300, 1000)
 ROLLOUTS = 50  # per task, from which rows are sampled one by one (the scripts have 1,000; 5 rows of each are taken)
-FEWEST_STEPS = 5  # of an episode, in the mean over many
 DIGITS = 6
 
 
 @dataclass(frozen=True)
 class Effort:
-    """points: of the prior. avril_steps: of training. scale: of the world's own learning."""
+    """worlds: which. stars: how many of the test weights. points: of the prior. avril_steps: of training. rows: n.
+    scale: of the world's own learning."""
 
+    worlds: tuple[str, ...]
+    stars: int
     points: int
     avril_steps: int
     rows: tuple[int, ...]
@@ -80,13 +82,18 @@ class Study:
         return _posterior(self._fitted(seed), self._expert(star, seed).take(np.arange(n)), points)[0]
 
     def _key(self, what: str) -> dict[str, Any]:
-        effort = {"points": self.effort.points, "rows": list(self.effort.rows), "scale": asdict(self.effort.scale)}
+        effort = {
+            "stars": self.effort.stars,
+            "points": self.effort.points,
+            "rows": list(self.effort.rows),
+            "scale": asdict(self.effort.scale),
+        }
         return {"what": what, "world": self.world.name, "phi": self.setting.phi, **effort}
 
     def _kdbirl(self, seed: int) -> Cell:
         points, collected = self.table()
         model, shown = self._fitted(seed), []
-        for star, truth in enumerate(self.setting.stars()):
+        for star, truth in enumerate(self.setting.stars()[: self.effort.stars]):
             expert, away = self._expert(star, seed), np.sum((points - truth) ** 2, axis=1)
             for n in self.effort.rows:
                 weights, record = _posterior(model, expert.take(np.arange(n)), points)
@@ -103,7 +110,7 @@ class Study:
 
     def _avril(self, seed: int, prior: RewardPrior) -> Cell:
         rows = []
-        for star in range(STARS):
+        for star in range(self.effort.stars):
             expert = self._expert(star, seed)
             for n in self.effort.rows:
                 model = AVRIL(discount=1.0, beta=1.0, td_weight=1.0, steps=self.effort.avril_steps, prior=prior)
@@ -133,14 +140,19 @@ class Study:
         if self.setting.sampled:
             every = -(-self.setting.rows // len(weights))
             return _rows_of_each(self.world.demonstrated(weights, ROLLOUTS, seed), every, seed)
-        episodes = -(-self.setting.rows // FEWEST_STEPS)
-        return _first_rows(self.world.demonstrated(weights, episodes, seed), self.setting.rows)
+        shown = self.world.demonstrated(weights, episodes_for(self.setting.rows), seed)
+        return _first_rows(shown, self.setting.rows)
 
     def _expert(self, star: int, seed: int) -> Demonstrations:
         """Whole episodes in order, of patients that no training task saw."""
         most, truth = max(self.effort.rows), self.setting.stars()[star]
-        shown = self.world.demonstrated(truth[None], -(-most // FEWEST_STEPS), 10_000 + 100 * seed + star)
+        shown = self.world.demonstrated(truth[None], episodes_for(most), 10_000 + 100 * seed + star)
         return shown.demonstrations.take(np.arange(most))
+
+
+def episodes_for(rows: int) -> int:
+    """So many that they have these rows: stays last 9 steps in the mean, and some are short."""
+    return 20 + -(-rows // 5)
 
 
 def _posterior(

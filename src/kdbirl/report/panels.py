@@ -44,14 +44,15 @@ def limits_of(*samples: Values, central: float = 0.998) -> Limits:
 
 
 def clean(axes: Axes, y_axis: bool = False, ticks: int = 4) -> None:
-    """No frame, few ticks."""
+    """No frame, few ticks (a logarithmic axis keeps its decades)."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color("#888888")
     axes.tick_params(labelsize=SMALL, color="#888888", labelcolor=INK, length=3)
-    axes.locator_params(axis="x", nbins=ticks)
-    if y_axis:
+    if axes.get_xscale() == "linear":
+        axes.locator_params(axis="x", nbins=ticks)
+    if y_axis and axes.get_yscale() == "linear":
         axes.locator_params(axis="y", nbins=ticks)
-    else:
+    if not y_axis:
         axes.spines["left"].set_visible(False)
         axes.set_yticks([])
 

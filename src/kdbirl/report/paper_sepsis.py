@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from kdbirl.report.panels import INK, NORMAL, SMALL, clean
+from kdbirl.report.panels import INK, NORMAL, clean
 from kdbirl.report.paper_marginals import LOOKS
 
 METHODS = ("kdbirl", "avril", "avril-prior")
@@ -51,8 +51,7 @@ def _panel(panel: Axes, rows: Rows) -> None:
         where = np.array(sizes) * SHIFT[method]
         panel.errorbar(where, mean, error, color=colour, ls=line, lw=1.4, marker="o", ms=3, elinewidth=1.0, capsize=1.5)
     panel.set_xscale("log")
-    panel.tick_params(labelsize=SMALL)
-    clean(panel)
+    clean(panel, y_axis=True)
 
 
 def _legend(figure: Figure) -> None:
@@ -97,5 +96,4 @@ def _marginal(
     panel.stairs(posterior, edges, color=LOOKS["kdbirl"][0], lw=1.2)
     panel.stairs(prior, edges, color=GREY, lw=1.0, ls=(0, (1, 1.5)))
     panel.axvline(truth, color=INK, lw=1.1, ls=(0, (4, 2)))
-    panel.tick_params(labelsize=SMALL)
-    clean(panel)
+    clean(panel, y_axis=True)

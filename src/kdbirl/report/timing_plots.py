@@ -36,6 +36,5 @@ def _panel(panel: Axes, rows: Rows, by: str) -> None:
         panel.fill_between(sizes, [min(c) for c in costs], [max(c) for c in costs], color=colour, alpha=0.15, lw=0)
     panel.set_xscale("log")
     panel.set_yscale("log")
-    panel.tick_params(labelsize=SMALL)
+    clean(panel, y_axis=True)
     panel.legend(frameon=False, fontsize=SMALL)
-    clean(panel)
