@@ -23,6 +23,7 @@ NAME = "fig5"
 SEEDS, QUICK_SEEDS = 20, 2
 FIFTH = 4
 EXPERT_ROWS = 500  # of the scripts
+POINTS, QUICK_POINTS = 24**3, 6**3  # of the prior: a grid
 Row = dict[str, Any]
 
 
@@ -50,44 +51,49 @@ def statements(world: str) -> tuple[Statement, Statement]:
 def measure(variant: str, request: Request, store: CellStore, progress: Progress) -> Part:
     """The posterior of every seed, and the figure of the seed of median distance."""
     seeds, quick = request.count(SEEDS, QUICK_SEEDS), request.quick
-    n = request.size(EXPERT_ROWS, max(QUICK_EFFORT.rows))
+    n, count = request.size(EXPERT_ROWS, max(QUICK_EFFORT.rows)), request.size(POINTS, QUICK_POINTS)
     rows: list[Row] = []
-    shown: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    shown: dict[str, list[dict[str, list[float]]]] = {}
     for world in request.size(FULL_EFFORT, QUICK_EFFORT).worlds:
         made = study(world, variant, request, store, progress)
         own = []
         for seed in range(seeds):
             progress.update(NAME, seed, seeds, f"{variant}, {world}")
-            own.append({"variant": variant, "world": world, "seed": seed, **fifth(made, seed, n)})
+            own.append({"variant": variant, "world": world, "seed": seed, **fifth(made, seed, n, count)})
         progress.update(NAME, seeds, seeds, f"{variant}, {world}")
         typical = int(np.argsort([row["distance"] for row in own], kind="stable")[(seeds - 1) // 2])
-        shown[world] = (made.table()[0], np.asarray(own[typical]["weights"]))
+        shown[world] = own[typical]["marginals"]
         rows += own
     setting, effort = SETTINGS[variant], request.size(FULL_EFFORT, QUICK_EFFORT)
     configuration = {"setting": asdict(setting), "effort": asdict(effort), "n": n, "seeds": seeds, "quick": quick}
-    numbers = {
-        "experiment": NAME,
-        "variant": variant,
-        "configuration": configuration,
-        "rows": [_short(r) for r in rows],
-    }
-    return _part(variant, numbers, shown, seeds, quick)
+    numbers: dict[str, Any] = {"experiment": NAME, "variant": variant, "configuration": configuration, "shown": shown}
+    numbers["rows"] = [{key: value for key, value in row.items() if key != "marginals"} for row in rows]
+    return _part(variant, numbers, seeds, quick)
 
 
-def fifth(made: Study, seed: int, n: int) -> Cell:
+def fifth(made: Study, seed: int, n: int, count: int) -> Cell:
     """What one seed's posterior says about the fifth w*."""
     key = {"what": "fifth", "world": made.world.name, "setting": asdict(made.setting), "seed": seed, "n": n}
 
     def compute() -> Cell:
-        points, truth = made.table()[0], made.setting.stars()[FIFTH]
-        weights = made.posterior_weights(seed, FIFTH, n)
+        truth = made.setting.stars()[FIFTH]
+        points, weights = made.posterior(seed, FIFTH, n, count)
         away = np.abs(points - truth)
         near = weights @ (away <= NEAR * (1.0 - made.setting.low))
         found = {"mass_near": near.tolist(), "distance": float((weights @ away).mean())}
-        mean = (weights @ points).tolist()
-        return {**found, "prior_distance": float(away.mean()), "mean": mean, "weights": weights.round(9).tolist()}
+        found |= {"prior_distance": float(away.mean()), "mean": (weights @ points).tolist()}
+        return {**found, "marginals": [marginal(column, weights, made.setting.low) for column in points.T]}
 
-    return made.store.get(key | {"effort": asdict(made.effort)}, compute)
+    return made.store.get(key | {"count": count, "scale": asdict(made.effort.scale)}, compute)
+
+
+def marginal(values: Float[np.ndarray, " P"], weights: Float[np.ndarray, " P"], low: float) -> dict[str, list[float]]:
+    """The posterior and the prior density of one weight in the cells of the points' grid, and the cells' edges."""
+    cells, index = np.unique(values, return_inverse=True)
+    edges = np.concatenate([[low], (cells[1:] + cells[:-1]) / 2, [1.0]])
+    width = np.diff(edges)
+    posterior, prior = np.bincount(index, weights=weights) / width, np.bincount(index) / len(values) / width
+    return {"edges": edges.tolist(), "posterior": posterior.round(6).tolist(), "prior": prior.round(6).tolist()}
 
 
 def claims(variant: str, rows: Sequence[Row], quick: bool) -> list[Claim]:
@@ -105,7 +111,7 @@ def claims(variant: str, rows: Sequence[Row], quick: bool) -> list[Claim]:
     return found
 
 
-def _part(variant: str, numbers: dict[str, Any], shown: dict[str, Any], seeds: int, quick: bool) -> Part:
+def _part(variant: str, numbers: dict[str, Any], seeds: int, quick: bool) -> Part:
     from kdbirl.report.paper_sepsis import plot_weight_marginals
 
     name, setting = f"{NAME}-{variant}", SETTINGS[variant]
@@ -114,15 +120,11 @@ def _part(variant: str, numbers: dict[str, Any], shown: dict[str, Any], seeds: i
         f"{numbers['configuration']['n']} expert rows; the seed of median distance from w*. Dotted: the prior."
     )
     names = [f"w{j + 1}" for j in range(len(setting.stars()[FIFTH]))]
-    figures = {name: plot_weight_marginals(shown, setting.stars()[FIFTH].tolist(), names, setting.low)}
+    figures = {name: plot_weight_marginals(numbers["shown"], setting.stars()[FIFTH].tolist(), names)}
     found = claims(variant, numbers["rows"], quick)
     tidy = [{**row, **{f"mass_near_{j}": m for j, m in enumerate(row["mass_near"])}} for row in numbers["rows"]]
     tidy = [{key: value for key, value in row.items() if not isinstance(value, list)} for row in tidy]
     return Part(name, numbers, seeds, found, figures, {name: tidy}, {name: caption})
-
-
-def _short(row: Row) -> Row:
-    return {key: value for key, value in row.items() if key != "weights"}
 
 
 EXPERIMENT = Experiment(

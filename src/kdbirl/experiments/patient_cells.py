@@ -76,10 +76,10 @@ class Study:
             prior = RewardPrior(learnt.mean, learnt.sd)
         return list(self.store.get(key | {"prior": asdict(prior)}, partial(self._avril, seed, prior))["rows"])
 
-    def posterior_weights(self, seed: int, star: int, n: int) -> Float[np.ndarray, " P"]:
-        """KD-BIRL's posterior over the points."""
-        points, _ = self.table()
-        return _posterior(self._fitted(seed), self._expert(star, seed).take(np.arange(n)), points)[0]
+    def posterior(self, seed: int, star: int, n: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """About `count` points of the prior, and KD-BIRL's posterior over them; more than policies are planned for."""
+        points = prior_points(parse_prior(self.setting.prior).for_parameters(3), count)
+        return points, _posterior(self._fitted(seed), self._expert(star, seed).take(np.arange(n)), points)[0]
 
     def _key(self, what: str) -> dict[str, Any]:
         effort = {

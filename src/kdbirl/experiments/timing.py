@@ -50,7 +50,7 @@ class TimingSpec:
 
 
 FULL = TimingSpec()
-QUICK = TimingSpec(sides=(2, 3), bank_rows=(40,), chains=2, warmup=50, draws=50, seeds=2)
+QUICK = TimingSpec(sides=(2,), bank_rows=(80,), chains=2, warmup=50, draws=50, seeds=2)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,9 @@
 """Figures 4 and 5 of the paper: sepsis, EVD against the expert's rows, and the marginals of the weights."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -62,38 +61,29 @@ def _legend(figure: Figure) -> None:
 
 
 def plot_weight_marginals(
-    panels: dict[str, tuple[Float[np.ndarray, "P q"], Float[np.ndarray, " P"]]],
-    truth: Sequence[float],
-    names: Sequence[str],
-    low: float,
+    panels: Mapping[str, Sequence[Mapping[str, Sequence[float]]]], truth: Sequence[float], names: Sequence[str]
 ) -> Figure:
     """A row for each world, a panel for each weight: the posterior (filled) and the prior (dotted), the truth dashed.
 
-    panels: by world, equally weighted points of the prior, a grid, and their posterior weights.
+    panels: by world, for each weight the `edges` of cells and the densities `posterior` and `prior` in them.
     """
     figure = Figure(figsize=(2.5 * len(names) + 0.4, 1.9 * len(panels) + 0.5), layout="constrained")
     axes = figure.subplots(len(panels), len(names), squeeze=False, sharey="row", sharex=True)
-    for i, (world, (points, weights)) in enumerate(panels.items()):
-        for j, name in enumerate(names):
-            _marginal(axes[i, j], points[:, j], weights, truth[j], low)
+    for i, (world, weights) in enumerate(panels.items()):
+        for panel, marginal, true, name in zip(axes[i], weights, truth, names, strict=True):
+            _marginal(panel, marginal, true)
             if not i:
-                axes[i, j].set_title(name, fontsize=NORMAL, color=INK, loc="left")
+                panel.set_title(name, fontsize=NORMAL, color=INK, loc="left")
         axes[i, 0].set_ylabel(f"{TITLES.get(world, world)}\ndensity", fontsize=NORMAL, color=INK)
     for panel in axes[-1]:
         panel.set_xlabel("weight", fontsize=NORMAL, color=INK)
     return figure
 
 
-def _marginal(
-    panel: Axes, values: Float[np.ndarray, " P"], weights: Float[np.ndarray, " P"], truth: float, low: float
-) -> None:
-    cells, index = np.unique(values, return_inverse=True)
-    edges = np.concatenate([[low], (cells[1:] + cells[:-1]) / 2, [1.0]])
-    width = np.diff(edges)
-    posterior = np.bincount(index, weights=weights) / width
-    prior = np.bincount(index) / len(values) / width
-    panel.stairs(posterior, edges, color=LOOKS["kdbirl"][0], fill=True, alpha=0.35)
-    panel.stairs(posterior, edges, color=LOOKS["kdbirl"][0], lw=1.2)
-    panel.stairs(prior, edges, color=GREY, lw=1.0, ls=(0, (1, 1.5)))
+def _marginal(panel: Axes, marginal: Mapping[str, Sequence[float]], truth: float) -> None:
+    colour = LOOKS["kdbirl"][0]
+    panel.stairs(marginal["posterior"], marginal["edges"], color=colour, fill=True, alpha=0.35)
+    panel.stairs(marginal["posterior"], marginal["edges"], color=colour, lw=1.2)
+    panel.stairs(marginal["prior"], marginal["edges"], color=GREY, lw=1.0, ls=(0, (1, 1.5)))
     panel.axvline(truth, color=INK, lw=1.1, ls=(0, (4, 2)))
     clean(panel, y_axis=True)

@@ -37,4 +37,7 @@ def _panel(panel: Axes, rows: Rows, by: str) -> None:
     panel.set_xscale("log")
     panel.set_yscale("log")
     clean(panel, y_axis=True)
+    sizes = sorted({row[by] for row in rows})
+    panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    panel.minorticks_off()
     panel.legend(frameon=False, fontsize=SMALL)
