@@ -51,8 +51,8 @@ def fit(
         str,
         model_choices(
             metavar="MAP",
-            help="standardize | identity | onehot | onehot-states | onehot-actions | columns:x,y | grid:5 | vae:3 | pca:3; "
-            "several as grid:5+onehot-actions",
+            help="standardize | identity | onehot | onehot-states | onehot-actions | columns:x,y | grid:5 | vae:3 | "
+            "pca:3; several as grid:5+onehot-actions",
         ),
     ] = "standardize",
     bandwidth: Annotated[
