@@ -4,6 +4,7 @@
 #   make test                 lint, types and tests: what CI runs       make test WORKERS=0 PYTEST_ARGS="-k grid"
 #   make test-long            the tests that take minutes
 #   make lint | format        ruff and mypy | rewrite the files as ruff wants them
+#   make docs                 the documentation site, in build/site
 #   make bench                the benchmarks
 #   make clean                remove .venv and everything that was made
 #
@@ -12,7 +13,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-long lint format bench clean ready-plain ready-test ready-bench
+.PHONY: help demo test test-long lint format docs bench clean ready-plain ready-test ready-bench
 
 WORKERS ?= 2
 PYTEST_ARGS ?=
@@ -42,6 +43,10 @@ lint: ready-test
 format: ready-test
 	@$(python) -m ruff check --fix --exit-zero
 	@$(python) -m ruff format
+
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: ready-test
+	@$(python) -m mkdocs build --strict --quiet && echo "Open build/site/index.html"
 
 bench: ready-bench
 	@$(python) -m benchmarks

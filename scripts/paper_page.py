@@ -10,7 +10,6 @@ from kdbirl.experiments.ledger import FILE, VARIANTS, Claim, read_ledger
 from kdbirl.files import whole_or_not_at_all, write_text
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-START, END = "<!-- ledger -->", "<!-- end of ledger -->"
 FIGURES = ("fig1", "fig2", "fig3", "fig4", "fig5", "timing", "limits")
 DOTS_PER_INCH = 110
 
@@ -34,6 +33,18 @@ def _plain(text: str) -> str:
     return text.replace("|", "\\|").replace("*", "\\*")
 
 
+def pictures(names: list[str]) -> str:
+    """A line for each picture; `fig1-ours.png` is shown to those who do not see it as "Figure 1, ours"."""
+    titles = [Path(name).stem.replace("fig", "Figure ").replace("-", ", ").capitalize() for name in names]
+    return "\n".join(f"![{title}](images/{name})" for title, name in zip(titles, names, strict=True))
+
+
+def between(text: str, mark: str, inside: str) -> str:
+    """The page with `inside` between `<!-- mark -->` and the next `<!-- end of ... -->`."""
+    before, rest = text.split(f"<!-- {mark} -->\n")
+    return f"{before}<!-- {mark} -->\n{inside}\n{rest[rest.index('<!-- end of ') :]}"
+
+
 def small_copy(source: Path, target: Path) -> None:
     """The same picture with fewer dots, for the page in the repository."""
     pixels = image.imread(source)
@@ -48,12 +59,14 @@ def small_copy(source: Path, target: Path) -> None:
 def main(directory: Path) -> None:
     """Rewrite what stands between the marks, and the pictures."""
     page = DOCS / "paper.md"
-    before, rest = page.read_text(encoding="utf-8").split(START)
-    after = rest.split(END)[1]
-    write_text(page, f"{before}{START}\n{table(read_ledger(directory / FILE))}\n{END}{after}")
+    text = between(page.read_text(encoding="utf-8"), "ledger", table(read_ledger(directory / FILE)))
     for name in FIGURES:
-        for picture in sorted((directory / name).glob("*.png")):
+        found = sorted((directory / name).glob("*.png"))
+        for picture in found:
             small_copy(picture, DOCS / "images" / picture.name)
+        if found:
+            text = between(text, f"pictures: {name}", pictures([picture.name for picture in found]))
+    write_text(page, text)
 
 
 if __name__ == "__main__":
