@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from kdbirl.experiments.ledger import Claim, withheld
 from kdbirl.experiments.statement import Statement
+from kdbirl.experiments.statistics import slopes
 
 NAME = "timing"
 CHEAPER = Statement(
@@ -77,6 +78,5 @@ def costs(
 
 
 def slope(values: Float[np.ndarray, "seeds sizes"], sizes: Float[np.ndarray, " sizes"]) -> Float[np.ndarray, " seeds"]:
-    """Of log value in log size, for each seed; 0 where there is one size."""
-    x = np.log(sizes) - np.log(sizes).mean()
-    return np.asarray(np.log(values) @ x / (x @ x)) if len(sizes) > 1 else np.zeros(len(values))
+    """Of log value in log size, for each seed; 0 where there is one size, as in a quick run."""
+    return slopes(values, sizes) if len(sizes) > 1 else np.zeros(len(values))
