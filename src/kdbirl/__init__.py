@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:  # for type checkers and editors; the table below is for Python, and a test keeps the two equal
+    from kdbirl.checkpoints import keep_checkpoints as keep_checkpoints
     from kdbirl.demos.data import Demonstrations as Demonstrations
     from kdbirl.demos.data import TaskBank as TaskBank
     from kdbirl.demos.minari import read_minari as read_minari
@@ -16,6 +17,9 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.demos.readers import read_task_bank as read_task_bank
     from kdbirl.demos.rollouts import make_bank as make_bank
     from kdbirl.demos.rollouts import rollout as rollout
+    from kdbirl.demos.stream_reader import stream_task_bank as stream_task_bank
+    from kdbirl.demos.streamed_bank import StreamedBank as StreamedBank
+    from kdbirl.demos.test_tasks import read_test_tasks as read_test_tasks
     from kdbirl.demos.writers import write_demonstrations as write_demonstrations
     from kdbirl.demos.writers import write_task_bank as write_task_bank
     from kdbirl.diagnosis.calibration import calibrate as calibrate
@@ -56,6 +60,7 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.likelihood.kernels import RadialKernel as RadialKernel
     from kdbirl.likelihood.kernels import UserKernel as UserKernel
     from kdbirl.likelihood.kernels import sigma_from_paper as sigma_from_paper
+    from kdbirl.likelihood.sums_method import KernelSums as KernelSums
     from kdbirl.methods.avril import AVRIL as AVRIL
     from kdbirl.methods.avril_agent import AVRILAgent as AVRILAgent
     from kdbirl.methods.behaviour_cloning import BehaviourCloning as BehaviourCloning
@@ -70,6 +75,8 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.methods.model_file import load_model as load_model
     from kdbirl.methods.neural_posterior import NeuralPosterior as NeuralPosterior
     from kdbirl.methods.policy_walk import PolicyWalk as PolicyWalk
+    from kdbirl.methods.posteriors import Posteriors as Posteriors
+    from kdbirl.methods.posteriors_file import load_posteriors as load_posteriors
     from kdbirl.planners.deep_q import DeepQ as DeepQ
     from kdbirl.planners.evaluation import feature_expectations as feature_expectations
     from kdbirl.planners.evaluation import occupancy as occupancy
@@ -84,6 +91,7 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.planners.soft_value_iteration import soft_value_iteration as soft_value_iteration
     from kdbirl.planners.value_iteration import value_iteration as value_iteration
     from kdbirl.posterior.grid import Grid as Grid
+    from kdbirl.posterior.independence import Independence as Independence
     from kdbirl.posterior.mcmc import HMC as HMC
     from kdbirl.posterior.mcmc import NUTS as NUTS
     from kdbirl.posterior.mcmc import Metropolis as Metropolis
@@ -115,13 +123,17 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.report.vae_plots import plot_latents as plot_latents
 
 _MODULE_OF = {
+    "keep_checkpoints": "kdbirl.checkpoints",
     "Demonstrations": "kdbirl.demos.data",
     "TaskBank": "kdbirl.demos.data",
     "read_minari": "kdbirl.demos.minari",
     "read_demonstrations": "kdbirl.demos.readers",
     "read_task_bank": "kdbirl.demos.readers",
+    "read_test_tasks": "kdbirl.demos.test_tasks",
     "make_bank": "kdbirl.demos.rollouts",
     "rollout": "kdbirl.demos.rollouts",
+    "stream_task_bank": "kdbirl.demos.stream_reader",
+    "StreamedBank": "kdbirl.demos.streamed_bank",
     "write_demonstrations": "kdbirl.demos.writers",
     "write_task_bank": "kdbirl.demos.writers",
     "calibrate": "kdbirl.diagnosis.calibration",
@@ -162,6 +174,7 @@ _MODULE_OF = {
     "RadialKernel": "kdbirl.likelihood.kernels",
     "UserKernel": "kdbirl.likelihood.kernels",
     "sigma_from_paper": "kdbirl.likelihood.kernels",
+    "KernelSums": "kdbirl.likelihood.sums_method",
     "AVRIL": "kdbirl.methods.avril",
     "AVRILAgent": "kdbirl.methods.avril_agent",
     "BehaviourCloning": "kdbirl.methods.behaviour_cloning",
@@ -174,6 +187,8 @@ _MODULE_OF = {
     "KDBIRL": "kdbirl.methods.kdbirl",
     "MaxCausalEntropy": "kdbirl.methods.max_entropy",
     "load_model": "kdbirl.methods.model_file",
+    "Posteriors": "kdbirl.methods.posteriors",
+    "load_posteriors": "kdbirl.methods.posteriors_file",
     "NeuralPosterior": "kdbirl.methods.neural_posterior",
     "PolicyWalk": "kdbirl.methods.policy_walk",
     "DeepQ": "kdbirl.planners.deep_q",
@@ -190,6 +205,7 @@ _MODULE_OF = {
     "soft_value_iteration": "kdbirl.planners.soft_value_iteration",
     "value_iteration": "kdbirl.planners.value_iteration",
     "Grid": "kdbirl.posterior.grid",
+    "Independence": "kdbirl.posterior.independence",
     "HMC": "kdbirl.posterior.mcmc",
     "Metropolis": "kdbirl.posterior.mcmc",
     "NUTS": "kdbirl.posterior.mcmc",

@@ -1,7 +1,10 @@
 """Errors and warnings. Every message says what is wrong, where, what was expected and what to do."""
 
+import math
+import re
 from collections.abc import Iterable
-from difflib import get_close_matches
+
+LONGEST_NAME, MOST_COMPARED = 60, 200  # a file may have a name as long as a book, and very many
 
 
 class KDBIRLError(Exception):
@@ -24,6 +27,10 @@ class SamplingError(KDBIRLError, RuntimeError):
     """The posterior cannot be sampled as asked, for example because its density is zero everywhere."""
 
 
+class Interrupted(KDBIRLError):
+    """Ctrl-C: what was done is kept, and the message says how to go on."""
+
+
 class KDBIRLWarning(UserWarning):
     """The result stands, but read this first."""
 
@@ -40,14 +47,40 @@ class IdentifiabilityWarning(KDBIRLWarning):
     """The training tasks say nothing about some reward directions: they keep their prior."""
 
 
+def _shortened(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
+
+
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
-    """`" Did you mean 'x'?"` for the nearest candidate, or the list of what there is."""
-    known = [str(c) for c in candidates]
-    near = get_close_matches(name, known, n=1, cutoff=0.5) or [c for c in known if c.casefold() == name.casefold()]
-    if near:
-        return f" Did you mean {near[0]!r}?"
+    """`" Did you mean 'x'?"` for a near candidate, or the list of what there is: a far-off guess only misleads."""
+    known = [_shortened(str(c)) for c in candidates]
+    asked = _spelling(_shortened(name))
+    compared = known[:MOST_COMPARED]
+    slips, near = min(((_slips(asked, _spelling(c)), c) for c in compared), default=(math.inf, ""), key=lambda s: s[0])
+    if math.isfinite(slips):
+        return f" Did you mean {near!r}?"
     shown = ", ".join(repr(c) for c in known[:12]) + (", ..." if len(known) > 12 else "")
     return f" There are: {shown}." if known else ""
+
+
+def _spelling(name: str) -> str:
+    """Without what hands get wrong most: case, and how words are joined."""
+    return re.sub(r"[\s_-]+", " ", name).strip().casefold() or name
+
+
+def _slips(asked: str, word: str) -> float:
+    """Letters to add, drop, change or exchange; infinite for more than one in three, unless only the end is missing."""
+    rows = [list(range(len(word) + 1))]
+    for i, letter in enumerate(asked, start=1):
+        row = [i]
+        for j, other in enumerate(word, start=1):
+            row.append(min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (letter != other)))
+            if i > 1 and j > 1 and (letter, asked[i - 2]) == (word[j - 2], other):
+                row[-1] = min(row[-1], rows[-2][j - 2] + 1)
+        rows.append(row)
+    slips, longest = rows[-1][-1], max(len(asked), len(word))
+    near = slips <= max(1, longest // 3) and slips < longest
+    return float(slips) if near or (len(asked) > 2 and word.startswith(asked)) else math.inf
 
 
 class CalibrationWarning(KDBIRLWarning):

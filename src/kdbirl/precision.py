@@ -1,15 +1,21 @@
 """Double precision inside our own computations, and nowhere else.
 
 JAX computes in single precision unless told otherwise, and the switch is global. A library may not flip it for its
-user, so every public function that touches JAX runs inside `float64`, which is local to the call and the thread.
+user, so every public function that touches JAX runs inside `float64`, which is local to the call and the thread. Being
+the door to all our computations, it is also where compiled programs are forgotten (`compiled_programs`).
 """
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
+from kdbirl.compiled_programs import forget_if_many
+
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_inside: ContextVar[bool] = ContextVar("inside one of our computations", default=False)
 
 
 def float64(function: Callable[P, T]) -> Callable[P, T]:
@@ -19,7 +25,15 @@ def float64(function: Callable[P, T]) -> Callable[P, T]:
     def in_float64(*args: P.args, **kwargs: P.kwargs) -> T:
         import jax  # here, so that importing the package does not import JAX
 
-        with jax.enable_x64(True):
-            return function(*args, **kwargs)
+        if _inside.get():
+            with jax.enable_x64(True):
+                return function(*args, **kwargs)
+        forget_if_many()  # between two computations, never while one is being traced
+        token = _inside.set(True)
+        try:
+            with jax.enable_x64(True):
+                return function(*args, **kwargs)
+        finally:
+            _inside.reset(token)
 
     return in_float64

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Bool, Float, Int
 
-from kdbirl.demos.tables import Table
+from kdbirl.demos.tables import Part, Table
 from kdbirl.errors import InputError, did_you_mean
 
 MISSING = ("", "na", "n/a", "nan", "null", "none")
@@ -118,6 +118,42 @@ def labels(table: Table, name: str) -> pl.Series:
     if empty.any():
         raise InputError(f"{table.place(first_true(empty))}, column {name!r} is empty; every row needs a label there.")
     return text
+
+
+def labels_of_values(table: Table, name: str) -> tuple[str, ...]:
+    """The distinct labels of a column, sorted."""
+    series = table.column(name)
+    if series.null_count():
+        raise InputError(
+            f"{table.place(first_true(series.is_null()))}, column {name!r} is empty; every row needs a label there."
+        )
+    return tuple(labels(_of_values(table, name, series.unique()), name).unique().sort().to_list())
+
+
+def _of_values(table: Table, name: str, values: pl.Series) -> Table:
+    """A table of the distinct values of one column; a complaint about them names only the table."""
+    return Table(values.alias(name).to_frame(), (Part(table.name, len(values)),), table.columns, table.untyped)
+
+
+def codes_of(table: Table, name: str, levels: Sequence[str]) -> Int[np.ndarray, " rows"]:
+    """Position of each row's label in `levels`, -1 where it is not among them.
+
+    Only distinct values are turned into text: a hundred million numbers would take minutes.
+    """
+    series = table.column(name)
+    if series.null_count():
+        raise InputError(
+            f"{table.place(first_true(series.is_null()))}, column {name!r} is empty; every row needs a label there."
+        )
+    if series.dtype.is_integer() and len(series):
+        low, high = int(series.min()), int(series.max())  # type: ignore[arg-type]
+        if high - low < 2**20:
+            every = pl.Series(name, np.arange(low, high + 1))
+            lookup = coded(every.cast(pl.String), levels)
+            return lookup[series.to_numpy().astype(np.int64, copy=False) - low]
+    values = series.unique()
+    codes = coded(labels(_of_values(table, name, values), name), levels)
+    return series.replace_strict(values, pl.Series(codes), return_dtype=pl.Int64).to_numpy()
 
 
 def coded(text: pl.Series, levels: Sequence[str]) -> Int[np.ndarray, " rows"]:

@@ -7,6 +7,8 @@ import csv
 import gzip
 import io
 import zlib
+from collections import Counter
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -14,7 +16,9 @@ import numpy as np
 import polars as pl
 from jaxtyping import Int
 
+from kdbirl.csv_cells import unguarded, unguarded_frame
 from kdbirl.errors import FileProblem, InputError
+from kdbirl.limits import COLUMNS, MEMORY_BYTES
 
 SEPARATORS = ("\t", ";", ",", "|")
 # First bytes of files that are sometimes called .csv, and what to tell their owner.
@@ -37,16 +41,28 @@ def read_csv_text(path: Path, data: bytes) -> tuple[pl.DataFrame, Int[np.ndarray
     if not first.strip():
         raise FileProblem(f"{path}: the file is empty; a header line and at least one row are needed.")
     separator = text[4] if skipped else separator_of(first)
-    names = [name.strip() for name in next(csv.reader(io.StringIO(first), delimiter=separator))]
-    repeated = {name for name in names if names.count(name) > 1 and name}
-    if repeated:
-        raise InputError(f"{path}: the column {sorted(repeated)[0]!r} is there more than once; rename one of them.")
+    COLUMNS.check(first.count(separator), f"{path} has too many columns")
+    names = _names(path, first, separator)
     frame = _parse(path, text, separator, len(names), skipped + 1)
     lines = _lines(text, frame.height, skipped + 2)
     filled = ~frame.select(pl.all_horizontal(pl.all().is_null())).to_series()
     if not filled.all():  # blank lines
         frame, lines = frame.filter(filled), None if lines is None else lines[filled.to_numpy()]
+    frame = unguarded_frame(frame) if "'" in text else frame
     return frame.rename(dict(zip(frame.columns, _unique(names), strict=True))), lines, separator
+
+
+def _names(path: Path, header: str, separator: str) -> list[str]:
+    """The columns' names; each but the empty ones is there once."""
+    try:
+        cells = next(csv.reader(io.StringIO(header), delimiter=separator))
+    except csv.Error as error:
+        raise FileProblem(f"{path}: the header cannot be read ({error}); is this a table?") from error
+    names = [unguarded(name.strip()) for name in cells]
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1 and name)
+    if repeated:
+        raise InputError(f"{path}: the column {repeated[0]!r} is there more than once; rename one of them.")
+    return names
 
 
 def _unique(names: list[str]) -> list[str]:
@@ -59,8 +75,12 @@ def _decompress(path: Path, data: bytes) -> bytes:
         if path.suffix == ".gz":
             raise FileProblem(f"{path}: the name says gzip, but the content is not; was it already unpacked?")
         return data
+    most = MEMORY_BYTES.value
     try:
-        return gzip.decompress(data)
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+            unpacked = stream.read(most + 1)
+            MEMORY_BYTES.check(len(unpacked), f"{path} unpacks to too much")
+            return unpacked
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise FileProblem(f"{path}: the gzip file is damaged or cut short ({error}); get it again.") from error
 
@@ -88,7 +108,7 @@ def _unix_lines(text: str) -> str:
 def _header_line(text: str) -> tuple[str, int]:
     """The header, and how many lines stand before it (Excel's `sep=;`)."""
     first, _, rest = text.partition("\n")
-    if len(first) == 5 and first.lower().startswith("sep="):
+    if len(first) == 5 and first.lower().startswith("sep=") and first[4].isascii() and first[4] != '"':
         return rest.partition("\n")[0], 1
     return first, 0
 
@@ -119,9 +139,10 @@ def _parse(path: Path, text: str, separator: str, width: int, skip: int) -> pl.D
 def _reason(text: str, separator: str, width: int, skip: int, error: str) -> str:
     """Why the parser stopped, found again with Python's own reader, which knows its line."""
     reader = csv.reader(io.StringIO(text), delimiter=separator)
-    for fields in islice(reader, skip, None):
-        if len(fields) > width:
-            return f"line {reader.line_num} has {len(fields)} fields, but the header has {width}; mend that line."
+    with suppress(csv.Error):  # a cell that is longer than Python's reader takes
+        for fields in islice(reader, skip, None):
+            if len(fields) > width:
+                return f"line {reader.line_num} has {len(fields)} fields, but the header has {width}; mend that line."
     if '"' in text:
         return 'a quoted cell is never closed, or is not properly quoted; look for a stray " character.'
     return f"this cannot be read as a CSV table ({error.partition(chr(10))[0]})."

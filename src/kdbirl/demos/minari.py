@@ -11,6 +11,10 @@ from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.demos.readers import check_same_tasks, read_rewards
 from kdbirl.demos.rewards import as_rewards
 from kdbirl.errors import FileProblem, InputError, MissingDependency, did_you_mean
+from kdbirl.hdf5 import read_hdf5
+from kdbirl.reading import read_json
+
+EXPECTED = "expected a data set that Minari wrote"
 
 
 def read_minari(
@@ -64,16 +68,27 @@ def _load(dataset: Any) -> Any:
     path = Path(dataset).expanduser()
     try:
         if path.is_dir():
-            return minari.MinariDataset(path / "data" if (path / "data").is_dir() else path)
+            return _opened(minari, path / "data" if (path / "data").is_dir() else path)
         return minari.load_dataset(str(dataset))
+    except InputError:
+        raise
     except FileNotFoundError as error:
         known = did_you_mean(str(dataset), minari.list_local_datasets())
         raise FileProblem(
             f"{dataset}: there is no such Minari data set on this machine; "
             f"`minari download {dataset}` fetches a public one.{known}"
         ) from error
-    except (ValueError, KeyError, OSError, AssertionError) as error:
-        raise FileProblem(f"{dataset}: this is not a Minari data set that can be read ({error}).") from error
+    except Exception as error:  # Minari trusts its files: a broken one fails anywhere
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise FileProblem(f"{dataset}: this is not a Minari data set that can be read ({reason}).") from error
+
+
+def _opened(minari: Any, data: Path) -> Any:
+    """A data set in a directory, once its files are known to be readable: HDF5 must not hang or break this process."""
+    read_json(data / "metadata.json", EXPECTED)
+    for file in sorted(data.glob("*.hdf5"))[:1000]:
+        read_hdf5(file, EXPECTED, arrays_too=False)
+    return minari.MinariDataset(data)
 
 
 def _bank(loaded: Mapping[str, Any], rewards: Any, task: str, reward: Any, reward_key: str) -> TaskBank:
@@ -109,6 +124,16 @@ def _own_rewards(loaded: Mapping[str, Any], key: str) -> tuple[dict[str, Any], S
 
 def _demonstrations(dataset: Any) -> Demonstrations:
     """All episodes of a data set, one row per action."""
+    try:
+        return _rows(dataset)
+    except InputError:
+        raise
+    except Exception as error:  # an episode that does not fit the spaces in the metadata
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise FileProblem(f"The episodes of this data set do not fit its metadata ({reason}).") from error
+
+
+def _rows(dataset: Any) -> Demonstrations:
     episodes = [(episode, len(episode)) for episode in dataset.iterate_episodes() if len(episode)]
     if not episodes:
         raise InputError(f"Data set {dataset.id!r} has no steps; at least one is needed.")

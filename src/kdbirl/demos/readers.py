@@ -41,7 +41,7 @@ def read_demonstrations(
         columns: `{our name: their name}` for tables that call things differently, e.g. `{"action": "act"}`.
         n_states, n_actions, actions: declared counts, or the set of allowed actions; anything outside is an error.
     """
-    wanted = _Wanted(state, action, columns, episode=episode, step=step, terminated=terminated, truncated=truncated)
+    wanted = Wanted(state, action, columns, episode=episode, step=step, terminated=terminated, truncated=truncated)
     table = wanted.load(source)
     data, order = _demonstrations(table, wanted, None, n_states, n_actions, actions, discrete_states)
     return data if order is None else data.take(order)
@@ -67,12 +67,13 @@ def read_task_bank(
 ) -> TaskBank:
     """A bank of training tasks from a table of rows (with a column `task`) and a table of rewards (one row a task).
 
-    `rewards`: path, frame or `{task: vector}`; `reward`: its columns, by default all but `task`. Task labels compare as
+    `rewards`: path, frame or `{task: vector}`; `reward`: its columns, by default all but `task`. Where every training
+    row has its task's reward, `rewards` may be the same table, with its reward columns named. Task labels compare as
     text (1, 1.0 and "1" are one label, "01" is another); the order of the tasks is that of the rewards table. The rest
     is as in `read_demonstrations`.
     """
     optional = {"episode": episode, "step": step, "terminated": terminated, "truncated": truncated}
-    wanted = _Wanted(state, action, columns, task=task, **optional)
+    wanted = Wanted(state, action, columns, task=task, **optional)
     table = wanted.load(source)
     vectors, names, parameters, origin = read_rewards(rewards, task, reward, wanted.theirs(task))
     text = cells.labels(table, wanted.theirs(task))
@@ -84,7 +85,7 @@ def read_task_bank(
     return TaskBank(data.take(order), codes[order], vectors, names, parameters)
 
 
-class _Wanted:
+class Wanted:
     """Which columns were asked for, under our names and under those of the table."""
 
     def __init__(
@@ -115,16 +116,24 @@ class _Wanted:
             table.column(self.theirs(name))
         return table
 
-    def optional(self, table: Table, role: str) -> str | None:
+    def optional(self, table: str, columns: Collection[str], role: str) -> str | None:
         """The table's column for a role such as "episode": None if it is absent and nobody insisted."""
         name = self.single[role]
         if name is None:
             return None
         theirs = self.theirs(name)
-        if theirs == role and theirs not in table.columns:
+        if theirs in columns:
+            return theirs
+        if theirs == role:
             return None  # the default name: no error unless another one was asked for
-        table.column(theirs)
-        return theirs
+        raise InputError(f"{table} has no column {theirs!r}.{did_you_mean(theirs, columns)}")
+
+    def notes(self, noted: Mapping[str, Any]) -> dict[str, Any]:
+        """What our writer noted in the Parquet file, for the columns that it was noted about."""
+        kinds = {"state": ("n_states", "discrete_states"), "action": ("n_actions", "vector_actions")}
+        asked = {"state": self.state, "action": self.action}
+        about = [kind for kind in kinds if noted.get(kind) == list(asked[kind])]
+        return {key: noted[key] for kind in about for key in kinds[kind] if key in noted}
 
 
 def _names(given: str | Sequence[str], what: str) -> tuple[str, ...]:
@@ -136,7 +145,7 @@ def _names(given: str | Sequence[str], what: str) -> tuple[str, ...]:
 
 def _demonstrations(
     table: Table,
-    wanted: _Wanted,
+    wanted: Wanted,
     tasks: Int[np.ndarray, " rows"] | None,
     n_states: int | None,
     n_actions: int | None,
@@ -144,7 +153,7 @@ def _demonstrations(
     discrete_states: bool | None,
 ) -> tuple[Demonstrations, Int[np.ndarray, " rows"] | None]:
     """The rows as they stand in the table, and the order that `step` asks for."""
-    noted = _notes(table, wanted)
+    noted = wanted.notes(table.notes)
     n_states = noted.get("n_states") if n_states is None else n_states
     n_actions = noted.get("n_actions") if n_actions is None and actions is None else n_actions
     discrete_states = noted.get("discrete_states") if discrete_states is None else discrete_states
@@ -157,28 +166,18 @@ def _demonstrations(
     for kind, names in (("state", wanted.state), ("action", wanted.action)):
         if len(fields.get(f"{kind}_names", ())) == len(names):
             fields[f"{kind}_names"] = names
-    episode, step = wanted.optional(table, "episode"), wanted.optional(table, "step")
+    episode, step = (wanted.optional(table.name, table.columns, role) for role in ("episode", "step"))
     fields["episodes"] = None if episode is None else cells.episodes(table, episode)
     for role in ("terminated", "truncated"):
-        column = wanted.optional(table, role)
+        column = wanted.optional(table.name, table.columns, role)
         fields[role] = None if column is None else cells.flags(table, column)
     data = Demonstrations(**fields)
     if step is None:
         return data, None
-    return data, step_order(_groups(tasks, data.episodes), cells.steps(table, step), strict=episode is not None)
+    return data, step_order(episode_groups(tasks, data.episodes), cells.steps(table, step), strict=episode is not None)
 
 
-def _notes(table: Table, wanted: _Wanted) -> dict[str, Any]:
-    """What our writer noted in the Parquet file, for the columns that it was noted about."""
-    kinds = {"state": ("n_states", "discrete_states"), "action": ("n_actions", "vector_actions")}
-    asked = {"state": wanted.state, "action": wanted.action}
-    noted = table.notes
-    return {
-        k: noted[k] for kind, keys in kinds.items() if noted.get(kind) == list(asked[kind]) for k in keys if k in noted
-    }
-
-
-def _groups(tasks: Any, episodes: Any) -> Int[np.ndarray, " rows"]:
+def episode_groups(tasks: Any, episodes: Any) -> Int[np.ndarray, " rows"]:
     """One number per (task, episode)."""
     _, episode = np.unique(episodes, return_inverse=True)
     return episode if tasks is None else tasks * (episode.max() + 1) + episode
@@ -212,24 +211,30 @@ def read_rewards(
     table = load_table(source)
     task = task_elsewhere if task_elsewhere in table.columns and task_elsewhere is not None else task
     text = cells.labels(table, task)
-    _check_no_repeats(table, task, text.to_list())
     chosen = [n for n in table.columns if n != task and not n.startswith("(unnamed")]
     chosen = chosen if reward is None else list(_names(reward, "reward"))
     if not chosen:
         raise InputError(f"{table.name} has no reward columns besides {task!r}; at least one is needed.")
+    _, first, codes = np.unique(text.to_numpy(), return_index=True, return_inverse=True)
+    if reward is None:
+        _refuse_repeats(table, task, text, np.flatnonzero(first[codes] != np.arange(len(codes))), first[codes])
     vectors, parameters = cells.matrix(table, chosen)
-    return (*as_rewards(vectors, text.to_list(), parameters), table.name)
+    other = (vectors != vectors[first[codes]]).any(axis=1) & np.isfinite(vectors).all(axis=1)
+    _refuse_repeats(table, task, text, np.flatnonzero(other), first[codes], "has another reward")
+    rows = np.sort(first)
+    return (*as_rewards(vectors[rows], text.gather(rows).to_list(), parameters), table.name)
 
 
-def _check_no_repeats(table: Table, task: str, names: Sequence[str]) -> None:
-    seen: dict[str, int] = {}
-    for row, name in enumerate(names):
-        if name in seen:
-            raise InputError(
-                f"{table.place(row)}, column {task!r}: task {name!r} is there already in row {seen[name] + 1}; "
-                f"each task has exactly one reward vector."
-            )
-        seen[name] = row
+def _refuse_repeats(
+    table: Table, task: str, names: Any, rows: np.ndarray, first: np.ndarray, what: str = "is there already"
+) -> None:
+    """A task may stand in several rows only where its reward columns were named, and say the same in all of them."""
+    for row in rows[:1].tolist():
+        raise InputError(
+            f"{table.place(row)}, column {task!r}: task {names[row]!r} {what} in row {int(first[row]) + 1}; "
+            "each task has exactly one reward vector. (Rewards may stand in every row of a training table, the same "
+            "within a task, if their columns are named.)"
+        )
 
 
 def check_same_tasks(in_rows: Sequence[str], in_rewards: Sequence[str], rows: str, rewards: str) -> None:

@@ -15,8 +15,11 @@ from kdbirl.envs.base import TabularMDP
 from kdbirl.envs.gymnasium_source import GymnasiumSource, is_gymnasium
 from kdbirl.envs.steps import Steps
 from kdbirl.errors import InputError
-from kdbirl.planners.policy import Policy, Predictor, as_policy, predicted_action
-from kdbirl.progress import Progress
+from kdbirl.limits import MEMORY_BYTES
+from kdbirl.planners.policy import Policy, Predictor, StepPredictor, as_policy, predicted_action
+from kdbirl.progress import Progress, Silent
+
+BYTES_OF_A_ROW = 26  # state, action, episode, two flags
 
 
 def rollout(env: Any, policy: Any, episodes: Any = 20, horizon: Any = 10, seed: Any = 0) -> Demonstrations:
@@ -32,6 +35,7 @@ def rollout(env: Any, policy: Any, episodes: Any = 20, horizon: Any = 10, seed: 
     """
     episodes, seed = whole_number(episodes, "episodes", 1), whole_number(seed, "seed", 0)
     horizon = None if horizon is None else whole_number(horizon, "horizon", 1)
+    _check_rows(episodes, horizon)
     if isinstance(env, TabularMDP):
         return demonstrations_of(_tabular(env, policy, episodes, horizon, seed), env)
     if isinstance(env, str):
@@ -74,8 +78,9 @@ def make_bank(
         [np.asarray(r) for r in rewards.values()] if names else np.atleast_2d(rewards), mdp.feature_names
     )
     seeds = np.random.SeedSequence(whole_number(seed, "seed", 0)).generate_state(len(table)).tolist()
+    _check_rows(len(table) * whole_number(episodes, "episodes", 1), horizon)
     if isinstance(mdp, TabularMDP):
-        demos = _tabular_tasks(mdp, table, seeds, episodes, horizon, temperature, noise)
+        demos = _tabular_tasks(mdp, table, seeds, episodes, horizon, temperature, noise, progress or Silent())
     else:
         episodes = whole_number(episodes, "episodes", 1)
         horizon = None if horizon is None else whole_number(horizon, "horizon", 1)
@@ -86,12 +91,28 @@ def make_bank(
 
 
 def _tabular_tasks(
-    mdp: TabularMDP, rewards: Any, seeds: list[int], episodes: Any, horizon: Any, temperature: Any, noise: Any
+    mdp: TabularMDP,
+    rewards: Any,
+    seeds: list[int],
+    episodes: Any,
+    horizon: Any,
+    temperature: Any,
+    noise: Any,
+    progress: Progress,
 ) -> list[Demonstrations]:
     from kdbirl.planners.plan import policies_for  # JAX-free too, but recording alone does not need a planner
 
-    policies = policies_for(mdp, rewards, temperature, noise)
-    return [rollout(mdp, policy, episodes, horizon, own) for policy, own in zip(policies, seeds, strict=True)]
+    found: list[Demonstrations] = []
+    progress.update("demonstrations", 0, len(seeds), "planning")
+    for policy, own in zip(policies_for(mdp, rewards, temperature, noise), seeds, strict=True):
+        found.append(rollout(mdp, policy, episodes, horizon, own))
+        progress.update("demonstrations", len(found), len(seeds), "tasks")
+    return found
+
+
+def _check_rows(episodes: int, horizon: Any) -> None:
+    steps = 1 if horizon is None else whole_number(horizon, "horizon", 1)
+    MEMORY_BYTES.check(BYTES_OF_A_ROW * episodes * steps, "episodes, horizon: so many rows do not fit")
 
 
 def whole_number(value: Any, what: str, least: int) -> int:
@@ -148,15 +169,17 @@ def _drawn(chances: Float[np.ndarray, "k c"], uniform: Float[np.ndarray, " k"]) 
     return np.minimum(found, chances.shape[1] - 1).astype(np.int64)
 
 
-def _actor(policy: Any, source: GymnasiumSource, seed: int) -> Callable[[Any], Any]:
-    """A function from an observation to one of the environment's own actions."""
+def _actor(policy: Any, source: GymnasiumSource, seed: int) -> Callable[[Any, int], Any]:
+    """A function from an observation and the step to one of the environment's own actions."""
     rng = np.random.default_rng(seed)
     if _is_random(policy):
-        return lambda observation: source.action(int(rng.integers(source.n_actions)))
+        return lambda observation, step: source.action(int(rng.integers(source.n_actions)))
+    if isinstance(policy, StepPredictor):
+        return policy.predict_at
     if isinstance(policy, Predictor):
-        return lambda observation: predicted_action(policy, observation)
+        return lambda observation, step: predicted_action(policy, observation)
     if callable(policy):
-        return policy
+        return lambda observation, step: policy(observation)
     if source.n_states is None:
         raise InputError(
             "A table of probabilities needs discrete observations; give a function observation -> action, or an object "
@@ -169,7 +192,7 @@ def _actor(policy: Any, source: GymnasiumSource, seed: int) -> Callable[[Any], A
             f"{source.n_states} and {source.n_actions}."
         )
 
-    def act(observation: Any) -> Any:
+    def act(observation: Any, step: int) -> Any:
         chances = table.probabilities[source.observation(observation)]
         return source.action(int(_drawn(chances[None], rng.random(1))[0]))
 

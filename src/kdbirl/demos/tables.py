@@ -2,8 +2,10 @@
 
 import glob
 import json
-from collections.abc import Collection, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +15,27 @@ import polars as pl
 from kdbirl.demos.arrays import is_frame
 from kdbirl.demos.csv_text import read_csv_text
 from kdbirl.errors import FileProblem, InputError, did_you_mean
+from kdbirl.limits import COLUMNS, ENTRIES, MEMORY_BYTES
+from kdbirl.reading import opened
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 CSV_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
+BYTES_OF_A_CELL = 8
+MOST_NEAR = 1000  # names among which a misspelt one is looked for
 METADATA_KEY = "kdbirl"  # what write_demonstrations notes in a Parquet file
 
 
 @dataclass(frozen=True)
 class Part:
-    """One file (or frame) of a table. `lines`: the line of each row in a CSV file, where that is known."""
+    """One file (or frame) of a table. `lines`: the line of each row in a CSV file, where that is known.
+
+    `first`: how many rows of the file stand before these.
+    """
 
     name: str
     rows: int
     lines: np.ndarray | None = None
+    first: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,7 +64,7 @@ class Table:
         for part in self.parts:
             if row < part.rows:
                 line = "" if part.lines is None else f" (line {part.lines[row]})"
-                return f"row {row + 1}{line} of {part.name}"
+                return f"row {part.first + row + 1}{line} of {part.name}"
             row -= part.rows
         raise IndexError(row)
 
@@ -114,6 +124,8 @@ def find_files(source: Any) -> list[tuple[Path, dict[str, str]]]:
         return [found for item in source for found in find_files(item)]
     try:
         path = Path(source).expanduser()
+    except RuntimeError:
+        raise FileProblem(f"{source}: there is no such user on this machine.") from None
     except TypeError:
         raise InputError(
             f"A table is a file, a directory, a pattern such as 'runs/*.parquet', or a frame, "
@@ -124,29 +136,65 @@ def find_files(source: Any) -> list[tuple[Path, dict[str, str]]]:
     if path.exists():
         return [(path, {})]
     if glob.has_magic(str(path)):
-        matches = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 (a pattern may be absolute)
+        matches = _matches(str(path))
         if not matches:
             raise FileProblem(f"{source}: no file matches this pattern.")
         return [found for match in matches for found in find_files(match)]
-    near = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = [p.name for p in islice(path.parent.iterdir(), MOST_NEAR)] if path.parent.is_dir() else []
     raise FileProblem(f"{source}: there is no such file.{did_you_mean(path.name, near) if near else ''}")
 
 
 def _files_in(directory: Path) -> list[tuple[Path, dict[str, str]]]:
     files = []
-    for path in sorted(directory.rglob("*")):
-        parents = path.relative_to(directory).parts
-        hidden = any(part.startswith((".", "_")) for part in parents)
-        if path.is_file() and not hidden and path.name.lower().endswith(PARQUET_SUFFIXES + CSV_SUFFIXES):
+    for path in sorted(_entries(directory)):
+        if path.name.lower().endswith(PARQUET_SUFFIXES + CSV_SUFFIXES):
+            parents = path.relative_to(directory).parts
             files.append((path, dict(part.split("=", 1) for part in parents[:-1] if "=" in part)))
     if not files:
         raise FileProblem(f"{directory}: this directory has no table (a .parquet, .csv or .tsv file).")
     return files
 
 
+def _entries(directory: Path) -> Iterator[Path]:
+    """Every file below a directory that is not hidden. Links to directories are not followed, and a search of half the
+    disk (`--training /`) ends with a sentence."""
+    looked_at, queue = 0, [directory]
+    while queue:
+        place = queue.pop()
+        for entry in _listed(place, must=place == directory):
+            looked_at += 1
+            ENTRIES.check(looked_at, f"{directory} is too large a place to look for tables; name them more closely")
+            if entry.name.startswith((".", "_")):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                queue.append(Path(entry.path))
+            elif entry.is_file():
+                yield Path(entry.path)
+
+
+def _listed(directory: Path, must: bool) -> "list[os.DirEntry[str]]":
+    try:
+        with os.scandir(directory) as entries:
+            return list(islice(entries, ENTRIES.value + 1))
+    except OSError as error:
+        if not must:  # a closed directory inside an open one
+            return []
+        raise FileProblem(f"{directory}: cannot be read ({error.strerror or error}).") from error
+
+
+def _matches(pattern: str) -> list[str]:
+    """The paths that a pattern stands for; what `**` would search is measured first."""
+    if "**" in pattern:
+        start = Path(os.path.dirname(glob.escape(pattern).partition("[")[0]) or ".")  # noqa: PTH120 (a slash may end it)
+        all(True for _ in (_entries(start) if start.is_dir() else ()))
+    found = list(islice(glob.iglob(pattern, recursive=True), ENTRIES.value + 1))  # noqa: PTH207 (it may be absolute)
+    ENTRIES.check(len(found), f"{pattern} stands for too many files")
+    return sorted(found)
+
+
 def _read_file(path: Path, hive: Mapping[str, str], keep: Collection[str] | None) -> Table:
     try:
-        with path.open("rb") as file:
+        with opened(path, "expected a table") as file:
             magic = file.read(4)
             name = path.name.lower()
             if name.endswith(PARQUET_SUFFIXES) or (magic == b"PAR1" and not name.endswith(CSV_SUFFIXES)):
@@ -168,15 +216,40 @@ def _read_parquet(path: Path, magic: bytes, keep: Collection[str] | None) -> Tab
     if magic != b"PAR1":
         kind = "it is empty" if not magic else "its content is something else"
         raise FileProblem(f"{path}: the name says Parquet, but {kind}; if it is a CSV, give it a name ending in .csv.")
+    # by PyArrow: at some damaged files Polars panics, or ends the whole process
+    import pyarrow.parquet as pq
+
     try:
-        names = list(pl.read_parquet_schema(path))
-        columns = None if keep is None else [name for name in names if name in keep]
-        frame = pl.read_parquet(path, columns=columns or None, glob=False, hive_partitioning=False)
-        notes = json.loads(pl.read_parquet_metadata(path).get(METADATA_KEY, "{}"))
-    except (pl.exceptions.PolarsError, ValueError) as error:
-        reason = str(error).split("\n", 1)[0]
+        with pq.ParquetFile(path) as parquet:
+            _check_parquet(path, parquet.metadata, keep)
+            names = list(parquet.schema_arrow.names)
+            columns = None if keep is None else [name for name in names if name in keep]
+            cells = parquet.read(columns=columns or None)
+            cells.validate(full=True)  # text that is no UTF-8 would be a panic in Polars
+            frame = pl.from_arrow(cells)
+            notes = json.loads((parquet.metadata.metadata or {}).get(METADATA_KEY.encode(), b"{}"))
+        assert isinstance(frame, pl.DataFrame)
+    except InputError:
+        raise
+    except BaseException as error:  # PyArrow and Polars raise whatever they stumble over; a panic is no Exception
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        reason = (str(error).splitlines() or [""])[0][:200]
         raise FileProblem(f"{path}: the Parquet file is damaged or cut short ({reason}); get it again.") from error
+    notes = notes if isinstance(notes, dict) else {}
     return Table(frame, (Part(str(path), frame.height),), tuple(names), notes=notes)
+
+
+def _check_parquet(path: Path, about: Any, keep: Collection[str] | None) -> None:
+    """What the file says that it unpacks to: a few kilobytes can claim, and hold, terabytes of repeated values."""
+    COLUMNS.check(about.num_columns, f"{path} has too many columns")
+    unpacked = 0
+    for group in range(about.num_row_groups):
+        chunks = about.row_group(group)
+        for chunk in map(chunks.column, range(chunks.num_columns)):
+            if keep is None or chunk.path_in_schema.partition(".")[0] in keep:
+                unpacked += max(chunk.num_values * BYTES_OF_A_CELL, chunk.total_uncompressed_size)
+    MEMORY_BYTES.check(unpacked, f"{path} unpacks to too much")
 
 
 def _read_csv(path: Path, data: bytes, keep: Collection[str] | None) -> Table:

@@ -23,13 +23,15 @@ def variable(
     levels: Collection[Any] | None = None,
     discrete: bool | None = None,
     single: bool = True,
+    known: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Fields of `Demonstrations` for the "state" or the "action" columns `names`.
 
     `declared`: number of levels; `levels`: the declared set itself; `discrete`: True or False decides, None looks at
-    the column; `single`: the caller named one column, not a list (a list of one column of floats is a vector).
+    the column; `single`: the caller named one column, not a list (a list of one column of floats is a vector);
+    `known`: the labels of the whole column, where these rows are only some of it.
     """
-    labels = None
+    labels = known
     if levels is not None:
         labels, declared = _declared_levels(kind, levels, declared)
     nested = table.column(names[0]).dtype in (pl.List, pl.Array)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from kdbirl.csv_cells import guarded_frame
 from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.demos.tables import METADATA_KEY
 from kdbirl.errors import FileProblem, InputError
@@ -127,6 +128,7 @@ def _write(frame: pl.DataFrame, path: Path, name: str, notes: dict[str, Any]) ->
             frame.write_parquet(file, metadata={METADATA_KEY: json.dumps(notes)})
         else:
             separator = "\t" if ".tsv" in name else ","
+            frame = guarded_frame(frame)
             frame.write_csv(file, separator=separator, compression="gzip" if name.endswith(".gz") else "uncompressed")
         file.flush()
         os.fsync(file.fileno())

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 
 from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError, did_you_mean
+from kdbirl.limits import MEMORY_BYTES
 
 ACTIONS = ("NO ACTION", "UP", "RIGHT", "LEFT", "DOWN")
 MOVES = np.array([(0, 0), (0, 1), (1, 0), (-1, 0), (0, -1)])  # (dx, dy) of each action; UP raises y
@@ -101,6 +102,7 @@ class Gridworld(TabularMDP):
 def _side(size: Any) -> int:
     if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
         raise InputError(f"size={size!r} should be the number of cells on a side, such as 5.")
+    MEMORY_BYTES.check(8 * len(ACTIONS) * int(size) ** 4, f"A grid of {size} x {size} cells has too large a table")
     return int(size)
 
 

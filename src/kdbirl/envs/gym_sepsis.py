@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
-from zipfile import BadZipFile
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +18,7 @@ from kdbirl.envs.sepsis_covariates import COLUMN, COVARIATES, LEVELS, MEMORY_COL
 from kdbirl.envs.sepsis_features import FeatureFunction, named_columns, names_of
 from kdbirl.errors import FileProblem, InputError, KDBIRLWarning, did_you_mean
 from kdbirl.precision import float64
+from kdbirl.reading import read_arrays
 
 FILES = ("sepsis_states.model", "sepsis_termination.model", "sepsis_outcome.model")
 STARTS = "sepsis_starting_states.npz"
@@ -216,12 +216,7 @@ def _starts(directory: Path, given: str | Path | None) -> Float[np.ndarray, "sta
 
 
 def _read_starts(path: Path) -> Float[np.ndarray, "starts 46"]:
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:  # NumPy leaves broken ones open
-            arrays: dict[str, Any] = {name: file[name] for name in file.files}
-    except (OSError, ValueError, TypeError, AttributeError, EOFError, BadZipFile) as error:
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise FileProblem(f"{path}: it cannot be read as an npz file of starting states ({reason}).") from error
+    arrays: dict[str, Any] = read_arrays(path, "expected an npz file of starting states")
     name = Path(STARTS).stem
     if name not in arrays and len(arrays) != 1:
         raise FileProblem(f"{path}: it has the arrays {sorted(arrays)}; expected one, or one called {name!r}.")

@@ -13,7 +13,7 @@ from kdbirl.envs.base import TabularMDP
 from kdbirl.envs.steps import Steps
 from kdbirl.errors import InputError
 
-Act = Callable[[Any], Any]  # an observation, as the environment gives it -> an action of its action space
+Act = Callable[[Any, int], Any]  # an observation, as the environment gives it, and the step -> an action of its space
 
 
 def is_gymnasium(env: Any) -> bool:
@@ -103,7 +103,7 @@ class GymnasiumSource:
         return code
 
     def steps(self, act: Act, episodes: int, horizon: int | None, seed: int) -> Steps:
-        """Let `act(observation)` play episodes of at most `horizon` steps (None: until the environment ends them)."""
+        """Let `act(observation, step)` play episodes of at most `horizon` steps (None: until they end)."""
         rows = [row for episode in range(episodes) for row in self._episode(act, episode, horizon, seed)]
         states, actions, numbers, rewards, terminated, truncated = zip(*rows, strict=True)
         discrete = self.n_states is not None
@@ -123,7 +123,7 @@ class GymnasiumSource:
         given, _ = self.env.reset(seed=seed if episode == 0 else None)
         step, over = 0, False
         while not over:
-            code = self.code(act(given))
+            code = self.code(act(given, step))
             state = self.observation(given)
             given, reward, terminated, truncated, _ = self.env.step(self.action(code))
             step += 1

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from kdbirl.envs.base import TabularMDP
 from kdbirl.envs.icu_learnt_features import PairFeatures, learnt_features, random_visits
 from kdbirl.errors import FileProblem, InputError, MissingDependency, did_you_mean
+from kdbirl.reading import read_arrays
 
 PATIENTS, DIED, SURVIVED = 713, 713, 714  # 713 states of patients, then death, survival, and what comes after both
 LEVELS = 5  # of fluid and of vasopressor
@@ -174,10 +175,10 @@ def _assets() -> Path:
 def _load(path: Path) -> dict[str, np.ndarray]:
     """The arrays of the npz file, once per process."""
     names = ("tx_mat", "d_0", "expert_policy", "state_cluster_centers", "sofa_scores")
+    stored = read_arrays(path, "expected the arrays of icu-sepsis 2.0.1")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: np.asarray(file[name], dtype=np.float64) for name in names}
-    except (OSError, KeyError, ValueError) as error:
+        arrays = {name: np.asarray(stored[name], dtype=np.float64) for name in names}
+    except (KeyError, TypeError, ValueError) as error:
         raise FileProblem(f"{path}: it cannot be read as the arrays of icu-sepsis 2.0.1 ({error}).") from error
     if arrays["tx_mat"].shape != (PATIENTS + 3, LEVELS**2, PATIENTS + 3):
         raise FileProblem(f"{path}: transitions of shape {arrays['tx_mat'].shape}, expected (716, 25, 716).")

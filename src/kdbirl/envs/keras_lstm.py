@@ -1,4 +1,4 @@
-"""Recurrent networks that Keras 2 saved as HDF5, read by h5py alone and computed in JAX.
+"""Recurrent networks that Keras 2 saved as HDF5, read as plain arrays and computed in JAX.
 
 A file has the group `model_weights` (or is that group), whose attribute `layer_names` lists the layers; a layer's group
 lists its arrays in `weight_names`. Layers without weights are passed over. What is expected here is
@@ -9,17 +9,18 @@ with Keras' order of the gates: input, forget, cell, output.
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from kdbirl.errors import FileProblem
+from kdbirl.hdf5 import Arrays, Attributes, read_hdf5
 
 UNITS, HIDDEN = 50, 128
+EXPECTED = "it should be one of gym-sepsis' three Keras networks"
 
 
 class LSTMWeights(NamedTuple):
@@ -57,35 +58,20 @@ def lstm_output(weights: LSTMWeights, rows: Float[Array, "n time inputs"]) -> Fl
 
 def read_lstm(path: Path, inputs: int, outputs: int) -> LSTMWeights:
     """The weights of one file, of the shapes that this many inputs and outputs ask for."""
-    if not path.is_file():
-        raise FileProblem(f"{path}: there is no such file; it should be one of gym-sepsis' three Keras networks.")
+    attributes, stored = read_hdf5(path, EXPECTED, "a Keras 2 network in HDF5")
     try:
-        with h5py.File(path, "r") as file:
-            arrays = _arrays(file.get("model_weights", file))
-    except (OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:
-        reason = " ".join(str(error).strip("'\"").split()).rstrip(".")
-        raise FileProblem(f"{path}: it cannot be read as a Keras 2 network in HDF5 ({reason}).") from error
+        arrays = _arrays(attributes, stored, "model_weights/" if "model_weights" in attributes else "")
+    except (KeyError, TypeError) as error:
+        reason = str(error).strip("'\"")
+        raise FileProblem(f"{path}: it cannot be read as a Keras 2 network in HDF5 ({reason} is missing).") from error
     return _checked(path, arrays, inputs, outputs)
 
 
-def _arrays(group: Any) -> list[np.ndarray]:
+def _arrays(attributes: Attributes, stored: Arrays, group: str) -> list[np.ndarray]:
     """All weights in the order of the layers."""
-    found = []
-    for layer in group.attrs["layer_names"]:
-        inside = group[_text(layer)]
-        found += [_array(inside[_text(name)]) for name in inside.attrs["weight_names"]]
-    return found
-
-
-def _array(item: Any) -> np.ndarray:
-    if not isinstance(item, h5py.Dataset):
-        raise ValueError(f"{item.name} is no array")
-    return np.asarray(item[()], dtype=np.float64)
-
-
-def _text(name: Any) -> str:
-    """Keras wrote names as bytes, later as text."""
-    return name.decode("utf-8") if isinstance(name, bytes) else str(name)
+    layers = [f"{group}{layer}" for layer in attributes[group.rstrip("/")]["layer_names"]]
+    places = [f"{layer}/{name}" for layer in layers for name in attributes[layer]["weight_names"]]
+    return [np.asarray(stored[place], dtype=np.float64) for place in places]
 
 
 def _checked(path: Path, arrays: list[np.ndarray], inputs: int, outputs: int) -> LSTMWeights:

@@ -1,6 +1,6 @@
 """Worlds by the names that the command line uses: `gridworld:5`, `icu-sepsis`, `sepsis`, `FrozenLake-v1:next-state`."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kdbirl.envs import gridworld, icu_sepsis, toy_text
 from kdbirl.envs.base import TabularMDP
@@ -14,6 +14,7 @@ GRIDS = {"gridworld": "state", "gridworld-xy": "xy"}  # their reward's features
 SEPSIS = "icu-sepsis"
 SIMULATED = "sepsis"
 OUTCOME = "+outcome"
+LONGEST_NUMBER = 9  # digits
 
 
 def named_world(text: str, discount: float | None = None, horizon: int | None = None) -> "TabularMDP | SepsisSim":
@@ -41,16 +42,19 @@ def named_world(text: str, discount: float | None = None, horizon: int | None = 
 def tabular_world(text: str, discount: float | None = None, horizon: int | None = None) -> TabularMDP:
     """`named_world` where exact values are needed: a simulator is refused."""
     world = named_world(text, discount, horizon)
-    if not isinstance(world, TabularMDP):
-        raise InputError(
-            f"{text} is a simulator, without the table that this needs; in Python, kb.evd(posterior, simulator, "
-            "true_reward, planner=kb.load_conditioned('policy.npz')) judges a posterior by rollouts."
-        )
-    return world
+    return world if isinstance(world, TabularMDP) else without_a_table(text)
+
+
+def without_a_table(text: str) -> NoReturn:
+    """The refusal of a simulator."""
+    raise InputError(
+        f"{text} is a simulator, without the table that this needs; kdbirl evaluate and kb.evd judge a posterior there "
+        "by rollouts."
+    )
 
 
 def _side(text: str, side: str) -> int:
-    if not side.isdecimal() or int(side) < 1:
+    if not side.isdecimal() or len(side) > LONGEST_NUMBER or int(side) < 1:
         raise InputError(f"The world {text!r} should give the cells on a side, such as gridworld:5.")
     return int(side)
 
@@ -99,7 +103,7 @@ def _made(name: str) -> Any:
 
     try:
         return gymnasium.make(name)
-    except (gymnasium.error.UnregisteredEnv, ModuleNotFoundError) as error:
+    except (gymnasium.error.UnregisteredEnv, ImportError, ValueError) as error:
         known = [*(f"{grid}:5" for grid in GRIDS), SEPSIS, SIMULATED, *gymnasium.registry]
         raise InputError(f"There is no world called {name!r}.{_nearest(name, known)}") from error
     except gymnasium.error.Error as error:

@@ -5,14 +5,19 @@ Fields: `env` (a name for `named_world`), `discount`, `planning_horizon`, `horiz
 """
 
 import json
+import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kdbirl.envs.base import TabularMDP
-from kdbirl.envs.named import tabular_world
+from kdbirl.envs.named import GRIDS, SEPSIS, SIMULATED, named_world, without_a_table
+from kdbirl.envs.world import World
 from kdbirl.errors import FileProblem, InputError
+from kdbirl.reading import read_json
 
+LARGEST = 1e300
+KNOWN = (*GRIDS, SEPSIS, SIMULATED)  # what may stand before a colon without being a module
 EXPECTED = "expected a world.json written by `kdbirl demos`"
 
 
@@ -28,15 +33,29 @@ class WorldFile:
     true_reward: tuple[float, ...]
     made: dict[str, Any] = field(default_factory=dict)
 
-    def world(self) -> TabularMDP:
-        """The world itself; its parameters must still be those that the file names."""
-        world = tabular_world(self.env, self.discount, self.planning_horizon)
+    def world(self) -> World:
+        """The world itself, a table or a simulator; its parameters must still be those that the file names.
+
+        Gymnasium imports the module in an id such as `module:World-v0`. A file does not choose what is run.
+        """
+        module, colon, _ = self.env.partition(":")
+        if colon and module not in KNOWN and not (module in sys.modules or _is_registered(module)):
+            raise InputError(
+                f"{self.env[:80]!r} names a world of the Python module {module[:80]!r}; a file does not choose what "
+                "is imported: import that module first, if you trust it."
+            )
+        world = named_world(self.env, self.discount, self.planning_horizon)
         if world.feature_names != self.reward_parameters:
             raise InputError(
-                f"{self.env} has {world.n_parameters} reward parameters here, but the file names "
+                f"{self.env} has {len(world.feature_names)} reward parameters here, but the file names "
                 f"{len(self.reward_parameters)} others: it was made by another version of that world."
             )
         return world
+
+    def table(self) -> TabularMDP:
+        """The world, where exact plans are needed: a simulator is refused."""
+        world = self.world()
+        return world if isinstance(world, TabularMDP) else without_a_table(self.env)
 
     def to_json(self) -> str:
         """As text, with every digit of the numbers."""
@@ -47,18 +66,10 @@ def read_world(path: str | Path) -> WorldFile:
     """Read `world.json`, or the directory that holds one."""
     place = Path(path)
     place = place / "world.json" if place.is_dir() else place
-    try:
-        content = json.loads(place.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise FileProblem(f"{place}: there is no such file; {EXPECTED}.") from error
-    except OSError as error:
-        raise FileProblem(f"{place} cannot be read: {error.strerror or error}.") from error
-    except ValueError as error:  # neither UTF-8 nor JSON
-        raise FileProblem(f"{place} is not JSON ({error}); {EXPECTED}.") from error
-    return _checked(content, place)
+    return _checked(read_json(place, EXPECTED), place)
 
 
-def _checked(content: Any, place: Path) -> WorldFile:
+def _checked(content: dict[str, Any], place: Path) -> WorldFile:
     numbers = (int, float)
     kinds: dict[str, Any] = {
         "env": str,
@@ -68,13 +79,13 @@ def _checked(content: Any, place: Path) -> WorldFile:
         "reward_parameters": list,
         "true_reward": list,
     }
-    if not isinstance(content, dict):
-        raise FileProblem(f"{place} holds no JSON object; {EXPECTED}.")
     for name, kind in kinds.items():
-        if name not in content or not isinstance(content[name], kind):
+        if name not in content or not isinstance(content[name], kind) or isinstance(content[name], bool):
             raise FileProblem(f"{place}: {name!r} is missing or of the wrong kind; {EXPECTED}.")
-    if not all(isinstance(value, numbers) for value in content["true_reward"]):
-        raise FileProblem(f"{place}: 'true_reward' should be a list of numbers; {EXPECTED}.")
+    if not all(_is_number(value) for value in [*content["true_reward"], content["discount"]]):
+        raise FileProblem(f"{place}: 'true_reward' should be a list of numbers, 'discount' a number; {EXPECTED}.")
+    if not isinstance(content.get("made") or {}, dict):
+        raise FileProblem(f"{place}: 'made' is of the wrong kind; {EXPECTED}.")
     return WorldFile(
         env=content["env"],
         discount=float(content["discount"]),
@@ -84,3 +95,14 @@ def _checked(content: Any, place: Path) -> WorldFile:
         true_reward=tuple(float(value) for value in content["true_reward"]),
         made=content.get("made") or {},
     )
+
+
+def _is_number(value: Any) -> bool:
+    """Finite, and within what a double can hold: JSON has whole numbers of any length."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
+
+
+def _is_registered(name: str) -> bool:
+    import gymnasium
+
+    return name in gymnasium.registry

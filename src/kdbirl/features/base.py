@@ -6,7 +6,7 @@ with `_fit`, `_apply`, `_columns`, `is_fitted` and a `kind`, entered in the tabl
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar, Literal
 
@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.demos.moments import Moments
 from kdbirl.errors import InputError
 from kdbirl.progress import Progress, Silent
 
@@ -65,6 +66,13 @@ class FeatureMap(ABC):
         with np.errstate(over="ignore", invalid="ignore"):
             features = self._apply(rows)
         return refuse_not_finite(features, self.names, f"The feature map {type(self).__name__}")
+
+    def with_moments(self, moments_of: "Callable[[FeatureMap], Moments]") -> "FeatureMap":
+        """A fitted map whose means and scales, if it has any, are those of *all* rows.
+
+        For a map that was fitted on a sample: `moments_of` gives the moments of another map's features over all rows.
+        """
+        return self
 
     def distinct(
         self, demonstrations: Demonstrations | TaskBank
@@ -173,6 +181,10 @@ class Concatenated(FeatureMap):
 
     def _fit(self, rows: Demonstrations, progress: Progress = SILENT) -> "Concatenated":
         return Concatenated(tuple(part._fit(rows, progress) for part in self.parts))
+
+    def with_moments(self, moments_of: "Callable[[FeatureMap], Moments]") -> "Concatenated":
+        """Each part's."""
+        return Concatenated(tuple(part.with_moments(moments_of) for part in self.parts))
 
     def _apply(self, rows: Demonstrations) -> Features:
         return side_by_side(self.parts, rows)

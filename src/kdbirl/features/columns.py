@@ -48,6 +48,10 @@ class Columns(FeatureMap):
         found = [(name, _find(name, self.blocks)) for name in self.columns]
         return tuple(Column(name, block.source, block.discrete) for name, block in found)
 
+    def block_of(self, name: str) -> Block:
+        """Whether a column is one of the states' or of the actions'; the map is fitted."""
+        return _find(name, self.blocks)
+
 
 def _find(name: str, blocks: list[Block] | tuple[Block, ...]) -> Block:
     """The block that holds a column."""

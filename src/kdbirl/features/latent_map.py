@@ -18,6 +18,7 @@ from kdbirl.features.base import SILENT, Column, Concatenated, FeatureMap, Featu
 from kdbirl.features.columns import Columns
 from kdbirl.features.one_hot import OneHotActions, OneHotStates, refuse_new_actions
 from kdbirl.features.standardize import Standardize
+from kdbirl.limits import COLUMNS
 from kdbirl.progress import Progress
 
 ACTIONS = ("standardize", "one-hot", "leave-out")
@@ -100,6 +101,7 @@ class LatentMap(FeatureMap):
     def _columns(self) -> tuple[Column, ...]:
         sources = set(self._reader.groups)
         source = sources.pop() if len(sources) == 1 else "mixed"
+        COLUMNS.check(self.width, f"{type(self).__name__} has too many components")  # from a file it may be any number
         return tuple(Column(f"{self.prefix}{i + 1}", source) for i in range(self.width))  # type: ignore[arg-type]
 
 

@@ -13,6 +13,7 @@ from kdbirl.features.standardize import Standardize
 from kdbirl.features.vae import VAE
 
 LEARNT = 3  # features, as in the paper
+LONGEST_NUMBER = 9  # digits
 _ALONE: dict[str, Callable[[], FeatureMap]] = {
     "standardize": Standardize,
     "identity": Identity,
@@ -58,13 +59,13 @@ def _names(text: str) -> list[str]:
 
 def _size(text: str) -> tuple[int, int]:
     sides = [side.strip() for side in text.lower().split("x")]
-    if len(sides) > 2 or not all(side.isdecimal() and int(side) > 0 for side in sides):
+    if len(sides) > 2 or not all(side.isdecimal() and len(side) <= LONGEST_NUMBER and int(side) > 0 for side in sides):
         raise InputError(f"grid:{text} should give the grid's side, such as grid:5, or width x height, grid:5x3.")
     return int(sides[0]), int(sides[-1])
 
 
 def _count(text: str, name: str) -> int:
     """How many features are learnt."""
-    if text.strip() and not (text.strip().isdecimal() and int(text) > 0):
+    if text.strip() and not (text.strip().isdecimal() and len(text.strip()) <= LONGEST_NUMBER and int(text) > 0):
         raise InputError(f"{name}:{text} should give how many features are learnt, such as {name}:3.")
     return int(text or LEARNT)

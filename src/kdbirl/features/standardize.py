@@ -1,11 +1,13 @@
 """Features with mean 0 and standard deviation 1 over the training rows: the package's default."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from kdbirl.demos.data import Demonstrations
+from kdbirl.demos.moments import Moments
 from kdbirl.errors import InputError
 from kdbirl.features.base import SILENT, Column, FeatureMap, Features, refuse_not_finite
 from kdbirl.features.columns import Identity
@@ -56,6 +58,18 @@ class Standardize(FeatureMap):
         mean, scale = (tuple(value for part in side for value in part) for side in zip(*learnt, strict=True))
         return replace(self, default=default, mean=mean, scale=scale)
 
+    def with_moments(self, moments_of: Callable[[FeatureMap], Moments]) -> "Standardize":
+        """With the mean and the scale of all rows in place of a sample's."""
+        if self.inner is not None:
+            inner = self.inner.with_moments(moments_of)
+            mean, scale = _centred_and_scaled(moments_of(inner))
+            return replace(self, inner=inner, mean=mean, scale=scale)
+        assert isinstance(self.default, Identity)
+        parts = self.default.parts
+        learnt = [_as_it_is(part) if part.discrete else _centred_and_scaled(moments_of(part)) for part in parts]
+        mean, scale = (tuple(value for part in side for value in part) for side in zip(*learnt, strict=True))
+        return replace(self, mean=mean, scale=scale)
+
     def _apply(self, rows: Demonstrations) -> Features:
         features: Features = self._unscaled._apply(rows) - np.asarray(self.mean)
         features /= np.asarray(self.scale)  # in place: the matrix may be large
@@ -73,12 +87,24 @@ def _mean_and_scale(part: FeatureMap, rows: Demonstrations) -> tuple[tuple[float
     """Mean and population standard deviation of each feature, 1 where it is constant."""
     features = refuse_not_finite(part._apply(rows), part.names, "The feature map inside Standardize")
     low, high = features.min(axis=0), features.max(axis=0)
-    half_range = high / 2 - low / 2
-    # 0.1 + 0.2 and 0.3 are one value: scaling up what rounding left would make noise the largest feature.
-    constant = half_range <= np.maximum(ROUNDING * np.maximum(np.abs(low), np.abs(high)), np.finfo(np.float64).tiny)
+    half_range, constant = high / 2 - low / 2, _is_constant(low, high)
     # From the middle and in units of the half range, so that squares of huge or tiny values stay in range.
     middle, unit = low / 2 + high / 2, np.where(constant, 1.0, half_range)
     units = (features - middle) / unit
     mean = np.where(constant, low, middle + unit * units.mean(axis=0))
     scale = np.where(constant, 1.0, unit * units.std(axis=0))
+    return tuple(mean.tolist()), tuple(scale.tolist())
+
+
+def _is_constant(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """0.1 + 0.2 and 0.3 are one value: scaling up what rounding left would make noise the largest feature."""
+    smallest = np.maximum(ROUNDING * np.maximum(np.abs(low), np.abs(high)), np.finfo(np.float64).tiny)
+    return np.asarray(high / 2 - low / 2 <= smallest)
+
+
+def _centred_and_scaled(moments: Moments) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """As `_mean_and_scale`, from moments."""
+    constant = _is_constant(moments.low, moments.high)
+    mean = np.where(constant, moments.low, moments.mean)
+    scale = np.where(constant, 1.0, np.sqrt(moments.squares / moments.count))
     return tuple(mean.tolist()), tuple(scale.tolist())

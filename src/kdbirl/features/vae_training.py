@@ -17,6 +17,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Float64, Int
 
+from kdbirl.checkpoints import checkpoint_of
 from kdbirl.features.autoencoder import BLOCK, Autoencoder, Course
 from kdbirl.features.vae_network import AutoencoderNetwork, first_network, loss_terms, stored
 from kdbirl.planners.q_network import single_precision
@@ -51,27 +52,65 @@ def train(plan: Plan, rows: Rows, held_out: Rows, seed: int, progress: Progress)
     """Train, and say how it went. The same seed gives the same network. `held_out` may have no rows."""
     rng = np.random.default_rng([seed, 0])
     network = first_network(np.concatenate([rows, held_out]), plan.hidden, plan.latents, plan.kl_weight, rng)
-    training, values = begin(network), rows.astype(np.float32)
+    values = rows.astype(np.float32)
     watched = held_out[rng.permutation(len(held_out))[:MOST_HELD_OUT]]
-    best, kept = stored(network), 0
-    loss: list[float] = []
-    errors = _error(best, watched)
-    for done in range(0, plan.steps, BLOCK):
-        after = min(done + BLOCK, plan.steps)
+    checkpoint = checkpoint_of("VAE", plan, rows, held_out, seed)
+    course = _Course(begin(network), network, _error(stored(network), watched))
+    if held := checkpoint.held():
+        course.restore(held, rng)
+    while course.outcome is None:
+        after = min(course.steps + BLOCK, plan.steps)
         batches, noise = _drawn(rng, values, plan)
-        training, mean = learn(training, batches, noise, after - done, plan.kl_weight, plan.learning_rate)
-        now = stored(training.network)
-        error = _error(now, watched)
-        if not np.isfinite([float(mean), *error]).all():
-            return best, Course(after, kept, "diverged", tuple(loss), tuple(errors), len(watched))
-        loss.append(float(mean))
-        errors += error
-        if not errors or errors[-1] <= min(errors):
-            best, kept = now, after
-        progress.update("VAE", after, plan.steps, f"loss {loss[-1]:.4g}")
-        if errors and len(errors) - 1 - int(np.argmin(errors)) >= plan.patience:
-            return best, Course(after, kept, "stopped early", tuple(loss), tuple(errors), len(watched))
-    return best, Course(plan.steps, kept, "finished", tuple(loss), tuple(errors), len(watched))
+        training, mean = learn(
+            course.training, batches, noise, after - course.steps, plan.kl_weight, plan.learning_rate
+        )
+        course.note(training, after, float(mean), _error(stored(training.network), watched), plan)
+        checkpoint.keep(course.state(rng), last=course.outcome is not None)
+        if course.outcome != "diverged":
+            progress.update("VAE", after, plan.steps, f"loss {course.loss[-1]:.4g}")
+    return stored(course.best), course.record(len(watched))
+
+
+class _Course:
+    """The training so far: the network that learns, the best one, and the record."""
+
+    def __init__(self, training: Training, best: AutoencoderNetwork, errors: list[float]) -> None:
+        self.training, self.best, self.errors = training, best, errors
+        self.loss: list[float] = []
+        self.steps = self.kept = 0
+        self.outcome: str | None = None
+
+    def note(self, training: Training, after: int, loss: float, error: list[float], plan: Plan) -> None:
+        """Take in a block of steps, and say so if it was the last."""
+        self.training, self.steps = training, after
+        if not np.isfinite([loss, *error]).all():
+            self.outcome = "diverged"
+            return
+        self.loss.append(loss)
+        self.errors += error
+        if not self.errors or self.errors[-1] <= min(self.errors):
+            self.best, self.kept = training.network, after
+        if self.errors and len(self.errors) - 1 - int(np.argmin(self.errors)) >= plan.patience:
+            self.outcome = "stopped early"
+        elif after == plan.steps:
+            self.outcome = "finished"
+
+    def record(self, watched: int) -> Course:
+        assert self.outcome is not None
+        return Course(self.steps, self.kept, self.outcome, tuple(self.loss), tuple(self.errors), watched)
+
+    def state(self, rng: np.random.Generator) -> dict[str, Any]:
+        """All of it, for a checkpoint."""
+        leaves = jax.tree.leaves((self.training, self.best))
+        lists = {"loss": list(self.loss), "errors": list(self.errors)}
+        plain = {name: getattr(self, name) for name in ("steps", "kept", "outcome")}
+        return {"leaves": leaves, "rng": rng.bit_generator.state, **lists, **plain}
+
+    def restore(self, held: dict[str, Any], rng: np.random.Generator) -> None:
+        rng.bit_generator.state = held.pop("rng")
+        structure = jax.tree.structure((self.training, self.best))
+        self.training, self.best = jax.tree.unflatten(structure, held.pop("leaves"))
+        vars(self).update(held)
 
 
 def begin(network: AutoencoderNetwork) -> Training:

@@ -1,0 +1,186 @@
+"""A Dask cluster as kdbirl uses it: work on parts, in a fixed order, that a lost worker cannot change.
+
+Two things are done on a cluster: `mapped`, a function of each item, and `merged`, the same with results put together
+two by two. The order of the merges depends on the number of items alone, never on the number of workers or on which is
+quicker, so that every cluster gives the same bits. Whatever workers need is part of the task that needs it, not data
+that some worker holds: when a worker dies, Dask computes again what was lost. This file alone imports Dask.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from kdbirl.errors import InputError, KDBIRLError, MissingDependency
+from kdbirl.progress import Progress, Silent
+
+T = TypeVar("T")
+
+CONNECT_SECONDS = 20
+IN_FLIGHT = 4  # tasks that wait for each thread of the cluster: enough to keep it busy, few enough for its memory
+ONE_THREAD = {  # of a worker with one thread: each of these libraries would start a thread for every core of its own
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "POLARS_MAX_THREADS": "1",
+    "NPROC": "1",
+}
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError:
+        raise MissingDependency("A cluster needs the package distributed: pip install 'kdbirl[dask]'.") from None
+    return distributed
+
+
+@contextmanager
+def connected(address: str) -> Iterator["Cluster"]:
+    """The cluster whose scheduler is at an address such as `tcp://10.0.0.1:8786`."""
+    distributed = _distributed()
+    try:
+        client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError) as problem:
+        raise InputError(f"There is no Dask scheduler at {address} ({problem}); start one first.") from None
+    try:
+        yield Cluster.of(client)
+    finally:
+        client.close()
+
+
+@contextmanager
+def maybe_connected(address: str | None) -> Iterator["Cluster | None"]:
+    """The cluster at an address; None without one."""
+    if address is None:
+        yield None
+    else:
+        with connected(address) as cluster:
+            yield cluster
+
+
+@contextmanager
+def local_client(workers: int, threads: int = 1, **options: Any) -> Iterator[Any]:
+    """A Dask client of a cluster of `workers` processes on this machine, each with so many threads, and no more.
+
+    The limits of JAX, BLAS and Polars must be in a process's environment before it starts; Dask's `env=` comes later.
+    """
+    distributed = _distributed()
+    from dask import config
+
+    limits = {name: str(threads) for name in ONE_THREAD if name != "XLA_FLAGS"}
+    settings = {"distributed.nanny.pre-spawn-environ": ONE_THREAD if threads == 1 else limits}
+    given = {"processes": True, "dashboard_address": ":0", **options}
+    with (
+        config.set(settings),
+        distributed.LocalCluster(n_workers=workers, threads_per_worker=threads, **given) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A Dask client, and the two ways in which it is used."""
+
+    client: Any
+
+    @classmethod
+    def of(cls, client: Any) -> "Cluster":
+        """Of a `distributed.Client` (or a `Cluster`, as it is)."""
+        if isinstance(client, Cluster):
+            return client
+        if not isinstance(client, _distributed().Client):
+            raise InputError(f"client: expected a distributed.Client, not {type(client).__name__}.")
+        if client.asynchronous:
+            raise InputError("client: an asynchronous Dask client cannot be used here; leave asynchronous=True out.")
+        return cls(client)
+
+    def mapped(
+        self,
+        function: Callable[..., T],
+        items: Iterable[Any],
+        shared: tuple[Any, ...] = (),
+        progress: Progress | None = None,
+        job: str = "cluster",
+    ) -> list[T]:
+        """function(item, *shared) of each item, in their order; a few at a time are on their way."""
+        items, kept = list(items), self._kept(shared)
+        progress, results, waiting = progress or Silent(), list[T](), deque[Any]()
+        most = self._in_flight()
+        for item in items:
+            waiting.append(self._submit(function, item, *kept))
+            if len(waiting) > most:
+                results.append(self._result(waiting.popleft()))
+                progress.update(job, len(results), len(items), "on the cluster")
+        while waiting:
+            results.append(self._result(waiting.popleft()))
+            progress.update(job, len(results), len(items), "on the cluster")
+        return results
+
+    def merged(
+        self,
+        function: Callable[..., T],
+        items: Iterable[Any],
+        merge: Callable[[T, T], T],
+        shared: tuple[Any, ...] = (),
+        progress: Progress | None = None,
+        job: str = "cluster",
+    ) -> T:
+        """The results of `mapped` put together by `merge`, neighbours first: ((1 2) (3 4)) ((5 6) 7).
+
+        The workers merge; what has been merged is let go, so that the cluster holds a few results at a time.
+        """
+        items, kept = list(items), self._kept(shared)
+        progress, waiting, most = progress or Silent(), deque[Any](), self._in_flight()
+        stack: list[tuple[int, Any]] = []  # neighbouring parts of falling sizes: how many items, and their future
+        for number, item in enumerate(items):
+            leaf = self._submit(function, item, *kept)
+            stack.append((1, leaf))
+            waiting.append(leaf)
+            while len(stack) > 1 and stack[-1][0] == stack[-2][0]:
+                self._merge_last(stack, merge)
+            if len(waiting) > most:
+                self._wait(waiting.popleft())
+                progress.update(job, number + 1 - len(waiting), len(items), "on the cluster")
+        while len(stack) > 1:
+            self._merge_last(stack, merge)
+        while waiting:
+            self._wait(waiting.popleft())
+            progress.update(job, len(items) - len(waiting), len(items), "on the cluster")
+        result: T = self._result(stack[0][1])
+        return result
+
+    def _merge_last(self, stack: list[tuple[int, Any]], merge: Callable[..., Any]) -> None:
+        (more, second), (size, first) = stack.pop(), stack.pop()
+        stack.append((size + more, self._submit(merge, first, second)))
+
+    def _kept(self, shared: tuple[Any, ...]) -> list[Any]:
+        """Values that every task gets, sent once. They are results of tasks, so that a lost one is sent again."""
+        return [self._submit(_itself, value) for value in shared]
+
+    def _submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return self.client.submit(function, *arguments, pure=False)
+
+    def _in_flight(self) -> int:
+        return IN_FLIGHT * max(sum(self.client.nthreads().values()), 1)
+
+    def _wait(self, future: Any) -> None:
+        if future.exception() is not None:  # which waits, and moves no result
+            self._result(future)
+
+    def _result(self, future: Any) -> Any:
+        distributed = _distributed()
+        try:
+            return future.result()
+        except distributed.KilledWorker as problem:
+            raise KDBIRLError(
+                "Several workers of the cluster died at the same piece of work, usually for want of memory: give them "
+                f"more memory, or the bank smaller row groups ({problem})."
+            ) from problem
+
+
+def _itself(value: T) -> T:
+    return value

@@ -1,0 +1,51 @@
+"""A streamed bank as plain values: where its files are and how they are read, for a saved model."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kdbirl.demos.coded_rows import CodedRows
+from kdbirl.demos.row_source import ParquetRows
+from kdbirl.demos.streamed_bank import Roles, StreamedBank
+from kdbirl.demos.variable_facts import Coding
+from kdbirl.errors import FileProblem, InputError
+
+
+def to_spec(coded: CodedRows) -> dict[str, Any]:
+    """JSON-able; the rewards and the names of tasks are the model's own."""
+    source = coded.bank.source
+    if not isinstance(source, ParquetRows):
+        raise InputError(
+            f"A model of rows that are not in files ({source.name}) cannot be saved: write them as Parquet, and stream "
+            "them with kb.stream_task_bank."
+        )
+    return {
+        "files": [[str(file.path.absolute()), dict(file.hive)] for file in source.files],
+        "fingerprint": coded.bank.fingerprint(),
+        "roles": asdict(coded.bank.roles),
+        "codings": [asdict(coding) for coding in coded.codings],
+        "rows_per_task": coded.rows_per_task.tolist(),
+        "checkpoint": coded.bank.checkpoint,
+        "block_rows": coded.bank.block_rows,
+    }
+
+
+def from_spec(
+    spec: dict[str, Any], names: tuple[str, ...], rewards: np.ndarray, reward_names: tuple[str, ...]
+) -> CodedRows:
+    """The rows again; files that are gone, or are others now, are named."""
+    files = ParquetRows.of_files([(Path(path), hive) for path, hive in spec["files"]])
+    roles = Roles(**{name: _tuple(value) for name, value in spec["roles"].items()})
+    bank = StreamedBank(
+        files, roles, names, rewards, reward_names, checkpoint=spec["checkpoint"], block_rows=spec["block_rows"]
+    )
+    if bank.fingerprint() != spec["fingerprint"]:
+        raise FileProblem(f"{files.name}: these are not the rows that the model was fitted on; fit it again.")
+    codings = tuple(Coding(**{name: _tuple(value) for name, value in coding.items()}) for coding in spec["codings"])
+    return CodedRows(bank, codings, np.asarray(spec["rows_per_task"], dtype=np.int64))
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

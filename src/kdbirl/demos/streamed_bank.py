@@ -1,0 +1,133 @@
+"""`StreamedBank`: training tasks whose rows stay on disk (or on a cluster) and are read in blocks of bounded size.
+
+Everything that a fit needs of the rows is a merge over the pieces of the bank's source:
+
+    summary = summarise_piece(bank, 0, seed).merged(summarise_piece(bank, 1, seed)).merged(...)      one pass
+    S       = logaddexp over pieces of their tables of kernel sums                                   a pass for each h
+
+so pieces can be read in any place. `BankSummary` (`bank_summary.py`) is what the first pass leaves in memory.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from kdbirl.demos.data import Demonstrations
+from kdbirl.demos.row_source import RowSource
+from kdbirl.demos.tables import Table
+from kdbirl.errors import InputError, did_you_mean
+from kdbirl.progress import Progress
+
+if TYPE_CHECKING:
+    from kdbirl.demos.bank_summary import BankSummary
+
+BLOCK_ROWS = 2**18
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which columns of the table are what, and what was declared about them; as in `read_task_bank`.
+
+    `single_action`: one action column was named, and not a list of one.
+    """
+
+    task: str
+    state: tuple[str, ...]
+    action: tuple[str, ...] = ()
+    episode: str | None = None
+    step: str | None = None
+    state_names: tuple[str, ...] = ()
+    action_names: tuple[str, ...] = ()
+    single_action: bool = True
+    n_states: int | None = None
+    n_actions: int | None = None
+    actions: tuple[Any, ...] | None = None
+    discrete_states: bool | None = None
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """State and action columns."""
+        return (*self.state, *self.action)
+
+    @property
+    def every_column(self) -> tuple[str, ...]:
+        """All columns that are ever read, each once."""
+        optional = [name for name in (self.episode, self.step) if name is not None]
+        return tuple(dict.fromkeys([self.task, *self.variables, *optional]))
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """Some rows of a bank: demonstrations that are coded like those of every other block, and the task of each row."""
+
+    demonstrations: Demonstrations
+    tasks: Int[np.ndarray, " rows"]
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedBank:
+    """K training tasks with known rewards whose rows are read block by block; `read_task_bank(..., stream=True)`.
+
+    source: the rows. roles: which columns are what. names, rewards `(K, q)`, reward_names: as in `TaskBank`.
+    checkpoint: a directory for kernel sums in progress; a computation that was killed goes on from there.
+    block_rows: rows that are decoded, mapped and summed at once, which is what memory a pass takes.
+    """
+
+    source: RowSource
+    roles: Roles
+    names: tuple[str, ...]
+    rewards: Float[np.ndarray, "K q"]
+    reward_names: tuple[str, ...]
+    rewards_name: str = "the rewards"
+    checkpoint: str | None = None
+    block_rows: int = BLOCK_ROWS
+    _summaries: dict[int, "BankSummary"] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in self.roles.every_column:
+            if name not in self.source.schema:
+                near = did_you_mean(name, self.source.schema)
+                raise InputError(f"{self.source.name} has no column {name!r}.{near}")
+
+    def __repr__(self) -> str:
+        rows = "rows" if self.source.n_rows is None else f"{self.source.n_rows:,} rows"
+        return f"StreamedBank({self.n_tasks} tasks, {rows} in {self.source.n_pieces} pieces of {self.source.name})"
+
+    @property
+    def n_tasks(self) -> int:
+        """K."""
+        return len(self.rewards)
+
+    @property
+    def n_parameters(self) -> int:
+        """q."""
+        return int(self.rewards.shape[1])
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the source's fingerprint (for Parquet: of the footers), the columns' roles and the rewards."""
+        text = repr((self.source.fingerprint(), self.roles, self.names, self.reward_names))
+        return sha256(text.encode() + np.ascontiguousarray(self.rewards).tobytes()).hexdigest()
+
+    def summary(self, seed: int = 0, progress: Progress | None = None) -> "BankSummary":
+        """What one pass over all rows tells; kept for each seed."""
+        from kdbirl.demos.bank_summary import summarise
+
+        if seed not in self._summaries:
+            self._summaries[seed] = summarise(self, seed, progress)
+        return self._summaries[seed]
+
+    def tables(self, piece: int, columns: Collection[str], rows: int) -> Iterator[Table]:
+        """The rows of a piece, as they stand in the source, at most so many at once."""
+        first = 0
+        for frame in self.source.read(piece, columns, rows):
+            parts = self.source.parts(piece, first, frame.height)
+            yield Table(frame, parts, tuple(frame.columns), notes=self.source.notes)
+            first += frame.height
+
+    def __getstate__(self) -> Mapping[str, Any]:
+        """Without summaries: a worker is sent the bank, not what was learnt from it."""
+        return {**vars(self), "_summaries": {}}

@@ -1,0 +1,112 @@
+"""Run as a process of its own by `kdbirl.hdf5`: read an HDF5 file within limits, and write its content to stdout.
+
+HDF5 is a large C library: a damaged file can send it round in circles or crash it. Here it may; the kernel ends this
+process after so much processor time or memory, and whoever waits for it says a sentence. Imports nothing of kdbirl.
+
+Output: a line of JSON, {"attributes": {path: {...}}, "arrays": [[path, dtype, shape], ...]} or {"problem": "..."}, and
+then the bytes of the arrays, one after the other. Links that lead out of the file are not followed.
+"""
+
+import json
+import math
+import resource
+import sys
+from typing import Any
+
+DEEPEST, MOST_OBJECTS = 32, 100_000
+SPARE = 2**31  # address space of Python, NumPy and HDF5 themselves
+
+
+def limit_this_process(seconds: int, most_bytes: int) -> None:
+    """Processor time and memory; no core dump of somebody's data."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    resource.setrlimit(resource.RLIMIT_AS, (3 * most_bytes + SPARE, 3 * most_bytes + SPARE))
+
+
+def content(path: str, most_bytes: int, keep: bool) -> tuple[dict[str, dict[str, Any]], list[tuple[str, Any]]]:
+    """Attributes by the path of their object, and the arrays of numbers; read, but not kept, with `keep=False`."""
+    import h5py
+
+    attributes: dict[str, dict[str, Any]] = {}
+    found: list[tuple[str, Any]] = []
+    with h5py.File(path, "r") as file:
+        left = most_bytes
+        for name, item in _walk(file, h5py):
+            attributes[name] = _attributes(item)
+            if isinstance(item, h5py.Dataset) and item.dtype.kind in "biuf":
+                left -= _size(item)
+                if left < 0:
+                    raise MemoryError
+                array = item[()]
+                left, kept = (left, [(name, array)]) if keep else (most_bytes, [])
+                found += kept
+    return attributes, found
+
+
+def _walk(root: Any, h5py: Any) -> Any:
+    """Every object once, by path; neither soft nor external links, nor data that another file holds."""
+    seen: set[Any] = set()
+    queue: list[tuple[str, Any]] = [("", root)]
+    while queue:
+        name, item = queue.pop()
+        about = h5py.h5o.get_info(item.id)
+        if (about.fileno, about.addr) in seen:
+            continue
+        seen.add((about.fileno, about.addr))
+        if len(seen) > MOST_OBJECTS or name.count("/") > DEEPEST:
+            raise ValueError("it has too many objects, or too deep ones")
+        yield name.lstrip("/"), item
+        if isinstance(item, h5py.Group):
+            inside = [inner for inner in item if _is_inside(item, inner, h5py)]
+            queue += [(f"{name}/{inner}", item[inner]) for inner in reversed(inside)]
+
+
+def _is_inside(group: Any, name: str, h5py: Any) -> bool:
+    return isinstance(group.get(name, getlink=True), h5py.HardLink)
+
+
+def _size(item: Any) -> int:
+    if item.external is not None or item.is_virtual:
+        raise ValueError("its data are in another file")
+    if item.shape is None:
+        return 0
+    return math.prod(item.shape) * int(item.dtype.itemsize)
+
+
+def _attributes(item: Any) -> dict[str, Any]:
+    """Text and numbers; what is neither (references, the scales of dimensions) nobody asks for."""
+    names = [name for name in item.attrs if name not in ("DIMENSION_LIST", "REFERENCE_LIST")]
+    found = {str(name): _plain(item.attrs[name]) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value if isinstance(value, str | int | float | bool) else None
+
+
+def answer(path: str, most_bytes: int, stream: Any, arrays_too: bool = True) -> None:
+    """Write the content, or the problem."""
+    try:
+        attributes, arrays = content(path, most_bytes, arrays_too)
+    except MemoryError:
+        stream.write(b'{"memory": true}\n')
+        return
+    except Exception as problem:  # h5py raises whatever it stumbles over
+        reason = " ".join(str(problem).split())[:200] or type(problem).__name__
+        stream.write(json.dumps({"problem": reason}).encode() + b"\n")
+        return
+    listed = [(name, array.dtype.newbyteorder("<").str, list(array.shape)) for name, array in arrays]
+    stream.write(json.dumps({"attributes": attributes, "arrays": listed}).encode() + b"\n")
+    for _, array in arrays:
+        stream.write(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
+
+
+if __name__ == "__main__":
+    limit_this_process(int(sys.argv[2]), int(sys.argv[3]))
+    answer(sys.argv[1], int(sys.argv[3]), sys.stdout.buffer, arrays_too=sys.argv[4] == "arrays")
