@@ -83,6 +83,12 @@ class HeldOutTasks:
         np.put_along_axis(chosen, order[:, :others], 1.0, axis=1)
         return replace(self, kept=chosen * self.kept)
 
+    def part(self, plays: slice) -> "HeldOutTasks":
+        """Some of the plays, with the rows that they show."""
+        used, index = np.unique(self.index[plays], return_inverse=True)
+        own = {name: getattr(self, name)[plays] for name in ("tasks", "truths", "counts", "kept")}
+        return replace(self, rows=self.rows[used], index=index.reshape(self.index[plays].shape), **own)
+
     def reward_kernels(self, h_rewards: Float[np.ndarray, " c"]) -> list[tuple[np.ndarray, np.ndarray]]:
         """For each h': log K' of the points (P, K) and of the truths (p, K) with every task."""
         kernel, rewards = self.ckde.reward_kernel, self.ckde.task_rewards

@@ -14,7 +14,7 @@ Rows of one episode are not independent, and the CKDE is an approximation; eta <
 for test tasks that are exchangeable with the training tasks, and for n rows. It never sees a test task.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
+from kdbirl.checkpoints import checkpoint_of
+from kdbirl.cluster import Cluster
 from kdbirl.diagnosis.calibration import Calibration, calibrate_weighted
 from kdbirl.diagnosis.extrapolation import all_extrapolate
 from kdbirl.diagnosis.held_out import HeldOutTasks, log_mean_and_effective
@@ -42,6 +44,7 @@ H_REWARD_FACTORS = 2.0 ** np.arange(-3.5, 1.0, 0.5)
 POWERS = 2.0 ** -np.arange(0.0, 9.5, 0.75)
 POINTS = {1: 512, 2: 1600, 3: 2197}  # that stand for the prior, by the number of parameters
 POINTS_BEYOND = 4096
+PLAYS_AT_ONCE = 10  # by a worker of a cluster
 PLAYS = 40  # in all: each of K tasks plays up to PLAYS / K times
 LARGEST_WORK = 4e10  # kernel-mixture terms of the whole search: with more rows, fewer points stand for the prior
 FEWEST_POINTS = 512
@@ -155,6 +158,7 @@ def leave_one_task_out(
     progress: Progress | None = None,
     others: int | None = None,
     seed: int = 0,
+    cluster: Cluster | None = None,
 ) -> Loto:
     """Choose (h, h', eta) for an expert of n rows. `start` are the bandwidths that the candidates are multiples of.
 
@@ -164,7 +168,7 @@ def leave_one_task_out(
     held_out, played = _held_out(ckde, plays, prior, n, settings)
     if others is not None:
         held_out = held_out.thinned(others, seed)
-    search = _Search(held_out, start, settings)
+    search = _Search(held_out, start, settings, cluster)
     chosen, means, errors, raw = search.run(progress)
     a, b, c = chosen
     notes = _notes(search, chosen, means, errors, raw, played, n)
@@ -200,8 +204,10 @@ def _held_out(ckde: CKDE, plays: Plays, prior: Prior, n: int, settings: LotoSett
 class _Search:
     """Every candidate's scores of every play."""
 
-    def __init__(self, held_out: HeldOutTasks, start: Bandwidths, settings: LotoSettings) -> None:
-        self._held_out, self._objective = held_out, settings.objective
+    def __init__(
+        self, held_out: HeldOutTasks, start: Bandwidths, settings: LotoSettings, cluster: Cluster | None = None
+    ) -> None:
+        self._held_out, self._objective, self._cluster = held_out, settings.objective, cluster
         has_scale = np.array([not isinstance(part.kernel, Categorical) for part in held_out.ckde.kernel.parts])
         factors = np.asarray(settings.h_factors)[:, None] if has_scale.any() else np.ones((1, 1))
         self.h = np.where(has_scale[None], start.h[None] * factors, start.h[None])
@@ -210,10 +216,14 @@ class _Search:
 
     def run(self, progress: Progress) -> tuple[Candidate, np.ndarray, np.ndarray, np.ndarray]:
         """The chosen candidate; means, standard errors and raw means of all (h, h', power)."""
-        tables, kernels = [], self._held_out.reward_kernels(self.h_reward)
-        for step, h in enumerate(self.h):
-            progress.update("leave one task out", step, len(self.h))
-            tables.append(self._scores(*self._held_out.log_likelihoods(h, kernels)))
+        checkpoint = checkpoint_of(
+            "leave one task out", self._held_out, self.h, self.h_reward, self.powers, self._objective
+        )
+        tables = (checkpoint.held() or {"tables": []})["tables"]
+        for logs in self._log_likelihoods(len(tables), progress):
+            progress.update("leave one task out", len(tables), len(self.h))
+            tables.append(self._scores(*logs))
+            checkpoint.keep({"tables": tables}, last=len(tables) == len(self.h))
         progress.update("leave one task out", len(self.h), len(self.h))
         scores, raw, effective = (np.stack(parts) for parts in zip(*tables, strict=True))
         known = effective >= min(FEWEST_EFFECTIVE, len(self._held_out.points) / 10)
@@ -221,6 +231,21 @@ class _Search:
         self._by_task = mean_by_task(scores, self._held_out.tasks)
         means, errors = _mean_and_error(self._by_task)
         return self._best(self._by_task), means, errors, mean_by_task(raw, self._held_out.tasks).mean(axis=-1)
+
+    def _log_likelihoods(self, done: int, progress: Progress) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Of every play with every h', for each h but the first `done`; on a cluster, some plays on each worker."""
+        if self._cluster is None:
+            kernels = self._held_out.reward_kernels(self.h_reward)
+            yield from (self._held_out.log_likelihoods(h, kernels) for h in self.h[done:])
+            return
+        cuts = range(0, len(self._held_out.tasks), PLAYS_AT_ONCE)
+        parts = [self._held_out.part(slice(first, first + PLAYS_AT_ONCE)) for first in cuts]
+        pairs = [(h, part) for h in self.h[done:] for part in range(len(parts))]
+        job = "leave one task out"
+        found = self._cluster.mapped(_of_part, pairs, (parts, self.h_reward), progress, job)
+        for first in range(0, len(found), len(parts)):
+            at_points, at_truths = zip(*found[first : first + len(parts)], strict=True)
+            yield np.concatenate(at_points, axis=1), np.concatenate(at_truths, axis=1)
 
     def _best(self, by_task: Float[np.ndarray, "a b c t"]) -> Candidate:
         """The candidate that these tasks choose."""
@@ -267,6 +292,13 @@ class _Search:
         logs = np.where(explained[:, None], logs, 0.0)  # rows that nobody explains keep the prior
         truths, points = self._held_out.truths[first], self._held_out.points
         return calibrate_weighted(truths, points, logs, np.zeros(len(points)), names)
+
+
+def _of_part(
+    pair: tuple[np.ndarray, int], parts: list[HeldOutTasks], h_reward: Float[np.ndarray, " b"]
+) -> tuple[np.ndarray, np.ndarray]:
+    h, part = pair
+    return parts[part].log_likelihoods(h, parts[part].reward_kernels(h_reward))
 
 
 def bounded(scores: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:

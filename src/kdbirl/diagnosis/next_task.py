@@ -80,14 +80,16 @@ def _new_direction(
     reward = _rounded(candidates[best], prior)
     offset = (reward - task_rewards.mean(axis=0)) @ uninformed.T @ uninformed
     size = float(np.linalg.norm(offset))
-    direction = offset / size
+    # a prior without spread there, or a task at its centre: no better than any other direction
+    direction = offset / size if size > 0 else uninformed[0]
+    spread = float((draws @ direction).std())
     left = len(uninformed) - 1
     rest = "every direction would then be informed" if not left else f"{left} would still keep the prior"
     sentence = (
         f"A training task with the reward {reward_in_words(reward, names)} would inform one direction more, "
         f"{in_words(direction, names)}; {rest}."
     )
-    return NextTask(reward, direction, size / float((draws @ direction).std()), sentence)
+    return NextTask(reward, direction, size / spread if spread > 0 else 0.0, sentence)
 
 
 def _largest_gap(

@@ -71,8 +71,7 @@ def _of_identifiability(found: Identifiability, contractions: Any) -> Card:
         return "red", f"{found.sentence} Do not use this posterior; add training tasks with other rewards."
     if found.rank < q:
         return "amber", (
-            f"{found.sentence} There the posterior says what was put in: do not read anything into it. "
-            f"{_more_tasks(found)}"
+            f"{found.sentence} There the posterior repeats the prior, and tells nothing new. {_more_tasks(found)}"
         )
     weak = 0 if contractions is None else int(np.sum(~(np.asarray(contractions, dtype=float) >= WEAK_CONTRACTION)))
     if weak:
@@ -124,9 +123,10 @@ def _of_calibration(found: Calibration) -> Card:
             f"{found.effective_draws:.0f} each, {FEWEST_POINTS:.0f} are wanted): use more points, or draws."
         )
     if high < level:
-        advice = "choose the bandwidths by leaving tasks out (bandwidth='loto'), and until then widen every interval."
-        severe = 1 - seen >= TWICE * (1 - level)
-        return ("red" if severe else "amber"), f"{found.sentence} Do not rely on the intervals: {advice}"
+        advice = "choose the bandwidths by leaving tasks out (bandwidth='loto')"
+        if 1 - seen >= TWICE * (1 - level):
+            return "red", f"{found.sentence} Do not rely on the intervals: {advice}, and until then widen every one."
+        return "amber", f"{found.sentence} Read every interval as somewhat wider than it is drawn, or {advice}."
     if low > level:
         return "amber", (
             f"{found.sentence} The result is on the safe side, but smaller bandwidths or a larger power would say more."

@@ -88,7 +88,8 @@ class Support:
             rows = listed([str(i + 1) for i in np.flatnonzero(self.outside)], 6)
             shown = f"row{'s' * (count > 1)} {rows}"
             found = f"{count} of {n} expert rows ({count / n:.0%}) lie outside what the training tasks show: {shown}"
-        return f"{found}; half of the rows have at least {middle:.3g} effective training rows behind them."
+        behind = f"{middle:,.0f}" if middle >= 100 else f"{middle:.3g}"
+        return f"{found}; half of the rows have at least {behind} effective training rows behind them."
 
     def describe(self) -> list[str]:
         """Lines for a terminal: the finding, why rows are outside, and what is wrong with tasks."""
@@ -175,7 +176,7 @@ def _log_total(
     ckde: CKDE, rows: np.ndarray, kernel: PairKernel, h: np.ndarray, progress: Progress | None
 ) -> Float[np.ndarray, " n"]:
     """log sum_j weight_j K(x_i, x_j) over all training rows."""
-    table = task_log_sums(rows, ckde.rows, ckde.weights, ckde.tasks, ckde.n_tasks, kernel, h, progress)
+    table = ckde.task_log_sums(rows, kernel, h, tuple(range(rows.shape[1])), progress)
     return np.logaddexp.reduce(table, axis=1)
 
 

@@ -106,10 +106,12 @@ def _width(rule: str, ckde: CKDE, rows: np.ndarray, part: Part) -> float:
 
 def sampled_rows(ckde: CKDE, size: int, seed: int) -> np.ndarray:
     """Rows of the bank as they were before identical ones were collapsed: all, or a seeded sample of that size."""
-    index = np.repeat(np.arange(len(ckde.rows)), ckde.weights.astype(int))
-    if len(index) > size:
-        index = np.sort(np.random.default_rng(seed).choice(index, size, replace=False))
-    return ckde.rows[index]
+    ends = np.cumsum(ckde.weights)
+    total = round(float(ends[-1]))
+    if total <= size:
+        return np.repeat(ckde.rows, ckde.weights.astype(int), axis=0)
+    places = np.sort(np.random.default_rng(seed).choice(total, size, replace=False))
+    return ckde.rows[np.searchsorted(ends, places, side="right")]
 
 
 def _nonzero(width: float, what: str, rule: str) -> float:

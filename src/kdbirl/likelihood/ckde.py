@@ -8,7 +8,8 @@ equal to the double sum over training rows. One evaluation costs n*K, whatever t
 are mixtures over tasks (`TaskMixture`), evaluated as one matrix-vector product where that cannot underflow.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import jax
@@ -17,13 +18,18 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from kdbirl.errors import InputError
+from kdbirl.likelihood.all_rows import AllRows
+from kdbirl.likelihood.boxed_sums import boxed_log_sums
+from kdbirl.likelihood.boxes import Boxes
 from kdbirl.likelihood.distances import cosine, euclidean, manhattan
 from kdbirl.likelihood.distinct import collapse_by_task, distinct_rows
 from kdbirl.likelihood.kernel_sums import log_sum_exp, padded_size, task_log_sums
 from kdbirl.likelihood.kernels import PROFILES, PairKernel, RadialKernel, SimpleKernel
+from kdbirl.likelihood.sums_method import EXACT, KernelSums
 from kdbirl.precision import float64
 from kdbirl.progress import Progress
 
+ROWS_PROBED = 8  # expert rows at which sums that are not exact are compared with exact ones
 LARGEST_SAFE_RANGE = 650.0  # XLA's exp is zero from e^-708 down: what is lost is below e^-58 of a sum of e^-650
 
 Conditional = Literal["state-action", "action"]
@@ -94,7 +100,8 @@ class CKDE:
     """The training rows as the estimator needs them: distinct rows with weights, sorted by task.
 
     `state_columns` are the feature columns of the state alone, for `conditional="action"`: p(a | s, R), which does
-    not mind where the expert's episodes start.
+    not mind where the expert's episodes start. Where there are `all_rows`, `rows` are only a sample of them, each with
+    the number of rows that it stands for, and tables of kernel sums are those of all rows.
     """
 
     rows: Float[np.ndarray, "m d"]
@@ -106,6 +113,8 @@ class CKDE:
     conditional: Conditional = "state-action"
     task_weights: TaskWeights = "rows"
     state_columns: tuple[int, ...] = ()
+    all_rows: AllRows | None = None
+    sums: KernelSums = EXACT
 
     @classmethod
     def from_rows(
@@ -119,12 +128,12 @@ class CKDE:
         task_weights: TaskWeights = "rows",
         state_columns: tuple[int, ...] = (),
         index: Int[np.ndarray, " m"] | None = None,
+        sums: KernelSums = EXACT,
     ) -> "CKDE":
         """Collapse identical rows of each task; with an index, row j of the bank is `rows[index[j]]`."""
         distinct, weights, of_task = collapse_by_task(rows, tasks, index)
-        return cls(
-            distinct, weights, of_task, task_rewards, kernel, reward_kernel, conditional, task_weights, state_columns
-        )
+        kernels = kernel, reward_kernel, conditional, task_weights, state_columns
+        return cls(distinct, weights, of_task, task_rewards, *kernels, sums=sums)
 
     @property
     def n_tasks(self) -> int:
@@ -134,7 +143,55 @@ class CKDE:
     @property
     def rows_per_task(self) -> Float[np.ndarray, " K"]:
         """n_k: the weight of each task's rows."""
+        if self.all_rows is not None:
+            return self.all_rows.rows_per_task.astype(np.float64)
         return np.bincount(self.tasks, weights=self.weights, minlength=self.n_tasks)
+
+    @property
+    def in_memory(self) -> "CKDE":
+        """The estimator of the rows that it holds: itself, or that of a sample, for searches over bandwidths."""
+        return self if self.all_rows is None else replace(self, all_rows=None)
+
+    def task_log_sums(
+        self,
+        expert: Float[np.ndarray, "u c"],
+        kernel: PairKernel,
+        h: Float[np.ndarray, " parts"],
+        columns: tuple[int, ...],
+        progress: Progress | None = None,
+    ) -> Float[np.ndarray, "u K"]:
+        """S of expert rows on some feature columns, over all training rows."""
+        if self.all_rows is not None:
+            return self.all_rows.task_log_sums(expert, kernel, h, columns, progress)
+        if columns == tuple(range(self.rows.shape[1])) and self.sums.boxed(kernel, len(columns)):
+            return self._boxed(expert, kernel, h)
+        rows, single = self.rows[:, list(columns)], self.sums.precision == "single"
+        return task_log_sums(expert, rows, self.weights, self.tasks, self.n_tasks, kernel, h, progress, single)
+
+    def _boxed(self, expert: np.ndarray, kernel: PairKernel, h: np.ndarray) -> np.ndarray:
+        """S within the tolerance; rows that are too far from boxes that matter are summed exactly."""
+        table, far = boxed_log_sums(expert, self._boxes, float(h[0]), self.sums.tolerance)
+        if far.any():
+            table[far] = task_log_sums(expert[far], self.rows, self.weights, self.tasks, self.n_tasks, kernel, h)
+        return table
+
+    @cached_property
+    def _boxes(self) -> Boxes:
+        """Made when they are first needed, and kept: they do not depend on h."""
+        return Boxes.of(self.rows, self.weights, self.tasks, self.n_tasks)
+
+    def realised_error(self, expert: Float[np.ndarray, "n d"], h: Float[np.ndarray, " parts"]) -> float | None:
+        """The largest error of log sums at a few expert rows; None where sums are exact."""
+        if self.sums.exact or self.all_rows is not None:
+            return None
+        rows = distinct_rows(expert)[0]
+        rows = rows[:: max(len(rows) // ROWS_PROBED, 1)][:ROWS_PROBED]
+        columns = tuple(range(rows.shape[1]))
+        tables = [
+            method.task_log_sums(rows, self.kernel, h, columns) for method in (self, replace(self, sums=KernelSums()))
+        ]
+        reached = np.isfinite(tables[1])
+        return float(np.abs(tables[0] - tables[1])[reached].max(initial=0.0))
 
     @float64
     def likelihood(
@@ -153,8 +210,8 @@ class CKDE:
         numerator, denominator = self.tables(values, h, progress)
         reached = np.isfinite(numerator).any(axis=1) & np.isfinite(denominator).any(axis=1)
         if not reached.all():
-            raise InputError(self._out_of_reach(np.flatnonzero(~reached[index]), h))
-        form = self._matrix_form_is_safe(numerator, denominator, h_reward, box) if matrix_form is None else matrix_form
+            raise InputError(self.out_of_reach(np.flatnonzero(~reached[index]), h))
+        form = self.matrix_form_is_safe(numerator, denominator, h_reward, box) if matrix_form is None else matrix_form
         missing = padded_size(len(values)) - len(values)
         return CKDELikelihood(
             TaskMixture.from_logs(_padded(numerator, missing), form),
@@ -188,10 +245,7 @@ class CKDE:
         self, expert: np.ndarray, kernel: PairKernel, h: np.ndarray, columns: tuple[int, ...], progress: Progress | None
     ) -> np.ndarray:
         """S (u, K) on some feature columns, with the tasks weighted as asked."""
-        chosen = list(columns)
-        table = task_log_sums(
-            expert[:, chosen], self.rows[:, chosen], self.weights, self.tasks, self.n_tasks, kernel, h, progress
-        )
+        table = self.task_log_sums(expert[:, list(columns)], kernel, h, columns, progress)
         return table - np.log(self.rows_per_task)[None, :] if self.task_weights == "equal" else table
 
     def _denominator(self, expert: np.ndarray, h: np.ndarray, progress: Progress | None) -> np.ndarray:
@@ -202,7 +256,7 @@ class CKDE:
         kernel, kept = self.kernel.restricted(self.state_columns)
         return self._sums(expert, kernel, h[kept], self.state_columns, progress)
 
-    def _matrix_form_is_safe(
+    def matrix_form_is_safe(
         self, numerator: np.ndarray, denominator: np.ndarray, h_reward: float, box: tuple[np.ndarray, np.ndarray]
     ) -> bool:
         """Whether exp cannot underflow: either the table or b(R) spans less than a double's range.
@@ -214,7 +268,7 @@ class CKDE:
             return True
         return reward_kernel_range(self.reward_kernel, self.task_rewards, h_reward, box) < LARGEST_SAFE_RANGE
 
-    def _out_of_reach(self, rows: np.ndarray, h: np.ndarray) -> str:
+    def out_of_reach(self, rows: np.ndarray, h: np.ndarray) -> str:
         shown = ", ".join(str(r + 1) for r in rows[:5]) + (", ..." if len(rows) > 5 else "")
         widths = ", ".join(f"{value:g}" for value in h)
         return (

@@ -92,10 +92,12 @@ def _thinned(ckde: CKDE, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def _scored_rows(weights: Float[np.ndarray, " m"], seed: int) -> Int[np.ndarray, " n"]:
     """Indices of the rows to score, drawn as often as they occur."""
-    index = np.repeat(np.arange(len(weights)), weights.astype(int))
-    if len(index) > SCORED_ROWS:
-        index = np.sort(np.random.default_rng(seed + 1).choice(index, SCORED_ROWS, replace=False))
-    return index
+    ends = np.cumsum(weights)
+    total = round(float(ends[-1]))
+    if total <= SCORED_ROWS:
+        return np.repeat(np.arange(len(weights)), weights.astype(int))
+    places = np.sort(np.random.default_rng(seed + 1).choice(total, SCORED_ROWS, replace=False))
+    return np.searchsorted(ends, places, side="right")
 
 
 def _discrete_columns(columns: Float[np.ndarray, "m c"], n_rows: float) -> Bool[np.ndarray, " c"]:

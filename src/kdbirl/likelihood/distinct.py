@@ -17,13 +17,23 @@ def collapse_by_task(
 
     Row j of the bank is `rows[index[j]]`, or `rows[j]` without an index: rows known to repeat need not be written out.
     """
-    import polars as pl
-
     index = np.arange(len(rows)) if index is None else index
     pairs, counts = np.unique(tasks.astype(np.int64) * len(rows) + index, return_counts=True)
     of_task, of_row = np.divmod(pairs, len(rows))
+    return weighted_by_task(rows, of_task, of_row, counts.astype(np.float64))
+
+
+def weighted_by_task(
+    rows: Float[np.ndarray, "u d"],
+    of_task: Int[np.ndarray, " m"],
+    of_row: Int[np.ndarray, " m"],
+    weights: Float[np.ndarray, " m"],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same of rows `rows[of_row]` that have weights already."""
+    import polars as pl
+
     names = [f"x{i}" for i in range(rows.shape[1])]
-    columns = [pl.Series("task", of_task), pl.Series("weight", counts)]
+    columns = [pl.Series("task", of_task), pl.Series("weight", weights)]
     frame = pl.from_numpy(rows[of_row] + 0.0, schema=names, orient="row").with_columns(columns)
     groups = frame.group_by(["task", *names], maintain_order=True).agg(pl.col("weight").sum())
     groups = groups.sort("task", maintain_order=True)

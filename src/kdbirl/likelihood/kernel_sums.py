@@ -31,7 +31,10 @@ TILE = 256  # rows of one task summed at once
 ROWS_PER_CALL = 2**17  # training rows per compiled call: progress can be shown, and buffers can be reused
 EXPERT_BLOCK = 512  # expert rows per compiled call
 SMALLEST_SAFE_SUM = 1e-290  # below this, terms may have underflowed: XLA's exp is zero from 2e-308 (e^-708) down
+SMALLEST_SINGLE_SUM = 1e-26  # the same for terms in single precision, which is zero from e^-87 down
+SINGLE_ERROR = 1e-5  # of log S with terms in single precision: exponents down to -87 within 2^-24, and exp within 2^-22
 LARGEST_SAFE_SUM = 1e290  # above this, terms of a user's kernel may have overflowed
+WIDE = {"xla_cpu_prefer_vector_width": 512}  # XLA's default is 256: 1.7 times slower where the processor has AVX-512
 LARGEST_SAFE_RADIUS = 100.0  # |x|/h up to which expanding the square costs less than 1e-11 in log K
 
 
@@ -91,8 +94,12 @@ def task_log_sums(
     kernel: PairKernel,
     h: Float[np.ndarray, " parts"],
     progress: Progress | None = None,
+    single: bool = False,
 ) -> Float[np.ndarray, "n {n_tasks}"]:
-    """S (n, K) for expert rows against training rows that are sorted by task. Costs n*m kernel evaluations."""
+    """S (n, K) for expert rows against training rows that are sorted by task. Costs n*m kernel evaluations.
+
+    `single`: where the kernel is one matrix product, terms in single precision, added in double: within `SINGLE_ERROR`.
+    """
     progress = progress or Silent()
     centre = _safe_centre(expert, rows, float(h[0])) if kernel.squared_exponential else None
     table = np.full((len(expert), n_tasks), -np.inf)
@@ -103,7 +110,7 @@ def task_log_sums(
         part = rows[start:stop], weights[start:stop], tasks[start:stop], width
         for here, block in _blocks(expert):
             size = here.stop - here.start
-            sums = _block_sums(block, part, n_tasks, kernel, h, centre)[:size]
+            sums = _block_sums(block, part, n_tasks, kernel, h, centre, single)[:size]
             if not (sums < np.inf).all():
                 raise InputError(
                     "The kernel gives NaN or infinity for a pair of an expert row and a training row: it, and the "
@@ -150,28 +157,37 @@ def rounded_up(n: int, bits: int) -> int:
 
 
 def _block_sums(
-    block: np.ndarray, part: Part, n_tasks: int, kernel: PairKernel, h: np.ndarray, centre: np.ndarray | None
+    block: np.ndarray,
+    part: Part,
+    n_tasks: int,
+    kernel: PairKernel,
+    h: np.ndarray,
+    centre: np.ndarray | None,
+    single: bool = False,
 ) -> np.ndarray:
     """(len(block), K) log sums over a part of the training rows; with a centre, by the matrix product."""
     tiles = tiled(*part, len(block))
-    sums = _plain(block, tiles, kernel, h) if centre is None else _product(block, tiles, float(h[0]), centre)
+    sums = _plain(block, tiles, kernel, h) if centre is None else _product(block, tiles, float(h[0]), centre, single)
+    smallest = SMALLEST_SINGLE_SUM if single and centre is not None else SMALLEST_SAFE_SUM
     first = np.concatenate([[0], np.flatnonzero(np.diff(tiles.tasks)) + 1])
     present = tiles.tasks[first]
     totals = np.add.reduceat(sums, first, axis=0).T
     table = np.full((len(block), n_tasks), -np.inf)
     with np.errstate(divide="ignore"):  # an empty or underflowed sum
         table[:, present] = np.log(totals)
-    for where, again in _out_of_range(block, totals, kernel):
+    for where, again in _out_of_range(block, totals, kernel, smallest):
         scaled = _scaled(again, tiled(*part, len(again)), kernel, h)
         table[np.ix_(where, present)] = np.logaddexp.reduceat(scaled, first, axis=0).T[: len(where)]
     return table
 
 
-def _out_of_range(block: np.ndarray, totals: np.ndarray, kernel: PairKernel) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _out_of_range(
+    block: np.ndarray, totals: np.ndarray, kernel: PairKernel, smallest: float
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Blocks of the rows of which some sum may have lost terms. A sum of compact kernels is never just small."""
     if all(part.kernel.compact for part in kernel.parts):
         return
-    lost = np.flatnonzero(((totals < SMALLEST_SAFE_SUM) | (totals > LARGEST_SAFE_SUM)).any(axis=1))
+    lost = np.flatnonzero(((totals < smallest) | (totals > LARGEST_SAFE_SUM)).any(axis=1))
     for here, again in _blocks(block[lost]):
         yield lost[here], again
 
@@ -186,11 +202,12 @@ def _plain(block: np.ndarray, tiles: Tiles, kernel: PairKernel, h: np.ndarray) -
     return _by_tile(_plain_tiles(jnp.asarray(block), rows, log_weights, jnp.asarray(h), kernel), tiles)
 
 
-def _product(block: np.ndarray, tiles: Tiles, h: float, centre: np.ndarray) -> np.ndarray:
+def _product(block: np.ndarray, tiles: Tiles, h: float, centre: np.ndarray, single: bool) -> np.ndarray:
     scaled = (block - centre) / h
     left = np.concatenate([scaled, -0.5 * np.sum(scaled**2, axis=1, keepdims=True), np.ones((len(block), 1))], axis=1)
     rows, log_weights = jnp.asarray(tiles.rows), jnp.asarray(tiles.log_weights)
-    return _by_tile(_product_tiles(jnp.asarray(left), rows, log_weights, jnp.asarray(centre), jnp.asarray(h)), tiles)
+    sums = _product_tiles(jnp.asarray(left), rows, log_weights, jnp.asarray(centre), jnp.asarray(h), single)
+    return _by_tile(sums, tiles)
 
 
 def _by_tile(sums: Float[Array, "steps n group"], tiles: Tiles) -> Float[np.ndarray, "tiles n"]:
@@ -198,13 +215,14 @@ def _by_tile(sums: Float[Array, "steps n group"], tiles: Tiles) -> Float[np.ndar
     return np.swapaxes(np.asarray(sums), 1, 2).reshape(-1, sums.shape[1])[: len(tiles.tasks)]
 
 
-@jax.jit
+@partial(jax.jit, static_argnames="single", compiler_options=WIDE)
 def _product_tiles(
     left: Float[Array, "n p"],
     rows: Float[Array, "steps group width d"],
     log_weights: Float[Array, "steps group width"],
     centre: Float[Array, " d"],
     h: Float[Array, ""],
+    single: bool,
 ) -> Float[Array, "steps n group"]:
     """Sums of weight * K over each tile: exp of [x, -|x|^2/2, 1] . [y, 1, log weight - |y|^2/2], in units of h."""
     group, width, d = rows.shape[1:]
@@ -213,8 +231,9 @@ def _product_tiles(
         y = (tile[0].reshape(group * width, d) - centre[None]) / h
         last = tile[1].reshape(group * width, 1) - 0.5 * jnp.sum(y**2, axis=1, keepdims=True)
         right = jnp.concatenate([y, jnp.ones_like(last), last], axis=1)
-        terms = jnp.exp(left @ right.T)
-        return carry, terms.reshape(-1, group, width).sum(axis=-1)
+        exponents = left @ right.T
+        terms = jnp.exp(exponents.astype(jnp.float32) if single else exponents)
+        return carry, terms.reshape(-1, group, width).sum(axis=-1, dtype=left.dtype)
 
     return jax.lax.scan(step, None, (rows, log_weights))[1]
 
@@ -225,7 +244,7 @@ def _log_terms(block: Array, rows: Array, log_weights: Array, h: Array, kernel: 
     return log_kernel(block, rows, h) + log_weights[None]
 
 
-@partial(jax.jit, static_argnames="kernel")
+@partial(jax.jit, static_argnames="kernel", compiler_options=WIDE)
 def _plain_tiles(
     block: Float[Array, "n d"],
     rows: Float[Array, "steps group width d"],
@@ -241,7 +260,7 @@ def _plain_tiles(
     return jax.lax.scan(step, None, (rows, log_weights))[1]
 
 
-@partial(jax.jit, static_argnames="kernel")
+@partial(jax.jit, static_argnames="kernel", compiler_options=WIDE)
 def _scaled_tiles(
     block: Float[Array, "n d"],
     rows: Float[Array, "steps group width d"],

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from kdbirl.errors import InputError, did_you_mean
 from kdbirl.posterior.grid import MOST_DIMENSIONS, Grid, GridUnsuitable
+from kdbirl.posterior.independence import Independence
 from kdbirl.posterior.mcmc import HMC, NUTS, Metropolis
 from kdbirl.posterior.sampler import Draws, Problem, Sampler, require_counts
 from kdbirl.posterior.smc import SMC
@@ -56,6 +57,7 @@ SAMPLERS: dict[str, type[Sampler]] = {
     "smc": SMC,
     "vi": VI,
     "grid": Grid,
+    "independence": Independence,
 }
 
 

@@ -261,7 +261,8 @@ def _poor_approximation(pareto_k: float | None) -> list[Finding]:
 
 
 def _blame(problems: Sequence[Finding]) -> str:
-    return "Do not trust these draws yet. " + " ".join(p.sentence for p in problems)
+    start = "Do not use these draws yet." if any(p.severe for p in problems) else "Use these draws with care."
+    return " ".join([start, *(p.sentence for p in problems)])
 
 
 def _praise(r_hat: Array, bulk: Array, tail: Array, shape: tuple[int, ...], sampler: str) -> str:

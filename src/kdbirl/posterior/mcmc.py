@@ -2,7 +2,8 @@
 
 The transition kernels, dual averaging and the mass-matrix estimate are BlackJAX's. The driver is ours for three
 reasons: warm-up and sampling share one compiled step, which halves the compile time; iterations run in blocks, so that
-progress can be shown; and the random key of an iteration depends on the seed, the chain and the iteration alone.
+progress can be shown and chains that were stopped can go on; and the random key of an iteration depends on the seed,
+the chain and the iteration alone.
 """
 
 from abc import ABC, abstractmethod
@@ -20,6 +21,7 @@ from blackjax.adaptation.window_adaptation import build_schedule
 from blackjax.mcmc import hmc, nuts, random_walk
 from jaxtyping import Array, Float
 
+from kdbirl.checkpoints import checkpoint_of
 from kdbirl.errors import InputError, SamplingError
 from kdbirl.posterior.sampler import Draws, Problem, require_counts
 from kdbirl.posterior.target import Starts, Target, starting_points
@@ -304,19 +306,24 @@ def run_chains(sampler: Chain, problem: Problem, seed: int, progress: Progress) 
         raise SamplingError(
             f"{sampler.name} needs a gradient, and the uniform kernel has none; use Grid, SMC or Metropolis."
         )
-    state = sampler.start(starting_points(target, problem.prior, sampler.chains, seed, sampler.needs_gradient))
-    adaptation = _first_adaptation(sampler, target.size)
+    starts = starting_points(target, problem.prior, sampler.chains, seed, sampler.needs_gradient)
+    now = sampler.start(starts), _first_adaptation(sampler, target.size)
+    checkpoint = checkpoint_of(sampler.name, sampler, seed, target, starts)
+    held = checkpoint.held() or {"first": 0, "now": jax.tree.leaves(now), "kept": []}
+    state, adaptation = jax.tree.unflatten(jax.tree.structure(now), held["now"])
+    kept: list[tuple[np.ndarray, dict[str, np.ndarray]]] = [(rewards, info) for rewards, info in held["kept"]]
     kernel = replace(sampler, warmup=0, draws=1, thin=1)  # type: ignore[type-var]  # other counts, the same program
     keys = chain_keys(seed, range(sampler.chains))
     schedule = _Schedule.build(sampler.warmup, sampler.draws, sampler.thin)
     total = sampler.warmup + sampler.draws * sampler.thin
-    kept: list[tuple[np.ndarray, dict[str, np.ndarray]]] = []
-    for first in range(0, len(schedule.iterations), BLOCK):
+    for first in range(held["first"], len(schedule.iterations), BLOCK):
         part = _Schedule(*(column[first : first + BLOCK] for column in schedule))
         state, adaptation, rewards, info = _block(kernel, target, state, adaptation, keys, *part)
         if first + BLOCK > sampler.warmup:
             kept.append((np.asarray(rewards), {name: np.asarray(values) for name, values in info.items()}))
-        done = min(first + BLOCK, total)
+        after, done = first + BLOCK, min(first + BLOCK, total)
+        state_now = {"first": after, "now": jax.tree.leaves((state, adaptation)), "kept": kept}
+        checkpoint.keep(state_now, last=after >= len(schedule.iterations))
         phase = "warm-up" if done <= sampler.warmup else "sampling"
         progress.update(f"{sampler.name}, {sampler.chains} chains", done, total, phase)
     return _collected(sampler, kept, skipped=sampler.warmup % BLOCK if sampler.warmup >= BLOCK else sampler.warmup)

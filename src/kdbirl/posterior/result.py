@@ -96,6 +96,9 @@ class Posterior:
             chain, draw, j = (int(i) for i in np.argwhere(~np.isfinite(draws))[0])
             where = f"parameter {j + 1} of draw {draw + 1} in chain {chain + 1}"
             raise InputError(f"draws: {where} is {draws[chain, draw, j]}; every draw must be finite.")
+        for name in ("method", "sampler", "bandwidth_rule"):
+            if not isinstance(getattr(self, name), str):
+                raise InputError(f"{name}: expected text, got {type(getattr(self, name)).__name__}.")
         self._set(draws=draws, names=names_of(self.names, q, "names"), seed=int(self.seed), power=float(self.power))
         self._set(sample_stats={str(k): statistic_of(v, k, (chains, n_draws)) for k, v in self.sample_stats.items()})
         self._set(prior_draws=table_of(self.prior_draws, "prior_draws", q))

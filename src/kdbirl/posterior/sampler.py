@@ -1,5 +1,6 @@
 """What every sampler takes and gives."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -9,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from kdbirl.errors import InputError
+from kdbirl.limits import MEMORY_BYTES
 from kdbirl.posterior.priors import Prior
 from kdbirl.posterior.target import Target
 from kdbirl.progress import Progress
@@ -65,3 +67,5 @@ def require_counts(sampler: str, **counts: Any) -> None:
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if not whole or value < 1:
             raise InputError(f"{sampler}({name}={value!r}): a whole number of at least 1 was expected.")
+    kept = [int(counts[name]) for name in ("chains", "draws", "particles", "runs") if name in counts]
+    MEMORY_BYTES.check(8 * math.prod(kept), f"{sampler}: so many draws do not fit")

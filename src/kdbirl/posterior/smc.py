@@ -22,6 +22,7 @@ from jaxtyping import Array, Float, Int
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
+from kdbirl.checkpoints import checkpoint_of
 from kdbirl.errors import InputError, SamplingError
 from kdbirl.posterior.mcmc import chain_keys
 from kdbirl.posterior.sampler import Draws, Problem, require_counts
@@ -96,6 +97,12 @@ class SMC:
         return Draws(draws, stats, self.name, (f"{note}; raise moves or sweeps",) if slow else (), facts)
 
 
+CHANGING = (  # of a run, from one temperature to the next
+    *("temperature", "temperatures", "mixed", "acceptance", "log_evidence", "particles", "log_prior", "log_likelihood"),
+    *("_calls", "_log_scale"),
+)
+
+
 class _Run:
     """One run: particles, their log densities, and the temperature they stand at."""
 
@@ -112,9 +119,13 @@ class _Run:
         self._evaluate()
         if len(np.unique(rewards, axis=0)) < 0.5 * sampler.particles:
             self._move(AT_THE_END)  # too few prior draws were inside, and were repeated
+        self._checkpoint = checkpoint_of("SMC", sampler, seed, number, self._target, self.log_likelihood)
 
     def finished(self) -> "_Run":
         """Cool down to the posterior."""
+        if held := self._checkpoint.held():
+            self._rng.bit_generator.state = held.pop("rng")
+            vars(self).update(held)
         while self.temperature < 1.0:
             step = _step(self.log_likelihood, 1.0 - self.temperature, self._sampler.target_ess)
             last = step == 1.0 - self.temperature
@@ -128,6 +139,8 @@ class _Run:
                 )
             self.particles = self.particles[_systematic(log_weights, self._rng)]
             self._move(AT_THE_END if last else ON_THE_WAY)
+            now = {name: getattr(self, name) for name in CHANGING} | {"rng": self._rng.bit_generator.state}
+            self._checkpoint.keep(now, last)
             done = 100 * self._number + round(100 * self.temperature)
             self._progress.update("SMC", done, 100 * self._sampler.runs, f"temperature {self.temperature:.2f}")
         return self

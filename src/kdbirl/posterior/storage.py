@@ -17,6 +17,7 @@ from kdbirl.demos.data import Demonstrations
 from kdbirl.errors import FileProblem, InputError
 from kdbirl.features.base import SILENT, FeatureMap
 from kdbirl.files import whole_or_not_at_all
+from kdbirl.hdf5 import read_hdf5
 from kdbirl.posterior.record import spec_of
 from kdbirl.posterior.result import Posterior
 from kdbirl.progress import Progress
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import xarray
 
 FORMAT = 1
+EXPECTED = "expected a posterior written by Posterior.save, such as posterior.nc"
 # Per demonstration up to this many values (256 MB), per *distinct* demonstration beyond: ten thousand rows over 25
 # states are 40 million values for 4000 draws, of which only 100 thousand differ.
 LARGEST_LOG_LIKELIHOOD = 2**25
@@ -61,24 +63,14 @@ def save_posterior(posterior: Posterior, path: str | Path) -> None:
 def load_posterior(path: str | Path, functions: Mapping[str, Any] | None = None) -> Posterior:
     """The posterior that `Posterior.save` wrote. `functions` gives back Python code of its reward features, by name."""
     place = Path(path)
-    if not place.is_file():
-        what = "is a directory" if place.is_dir() else "does not exist"
-        raise FileProblem(f"{place} {what}; expected a posterior written by Posterior.save, such as posterior.nc.")
-    try:
-        attributes, arrays = _read(place)
-    except Exception as error:  # HDF5, h5netcdf and xarray raise whatever they stumble over in a damaged file
-        if isinstance(error, PermissionError):
-            raise FileProblem(f"{place} cannot be read: {error.strerror}.") from error
-        raise FileProblem(
-            f"{place} cannot be read as netCDF: it is damaged, cut short, or another kind of file; expected a "
-            "posterior written by Posterior.save."
-        ) from error
+    attributes, arrays = _read(place)
     _check_format(place, attributes)
     try:
         posterior = _rebuilt(attributes, arrays, functions)
+        intact = posterior.fingerprint() == attributes["kdbirl_fingerprint"]
     except Exception as error:
         _damaged(place, error)
-    if posterior.fingerprint() != attributes["kdbirl_fingerprint"]:
+    if not intact:
         _damaged(place, None)
     return posterior
 
@@ -171,24 +163,26 @@ def _version() -> str:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Array]]]:
-    """Attributes of the root, and the arrays of each group, all in memory."""
-    import h5py
-    import xarray
-
-    with h5py.File(path, "r") as probe:
-        dict(probe.attrs)  # h5netcdf leaves a half-made object, and its traceback, behind where this fails
-    with xarray.open_datatree(path, engine="h5netcdf", decode_times=False) as tree:
-        arrays = {
-            group.path.strip("/"): {str(name): np.asarray(values.values) for name, values in group.data_vars.items()}
-            for group in tree.subtree
-        }
-        return {str(name): value for name, value in tree.attrs.items()}, arrays
+    """Attributes of the root, and the arrays of each group: the variables of netCDF without its coordinates."""
+    attributes, found = read_hdf5(path, EXPECTED, "netCDF")
+    arrays: dict[str, dict[str, Array]] = {}
+    for place, values in found.items():
+        group, _, name = place.rpartition("/")
+        notes = attributes[place]
+        if notes.get("CLASS") != "DIMENSION_SCALE":
+            truth = notes.get("dtype") == "bool"  # how xarray writes booleans, which netCDF lacks
+            arrays.setdefault(group, {})[name] = values.astype(bool) if truth else values
+    return attributes[""], arrays
 
 
 def _check_format(path: Path, attributes: Mapping[str, Any]) -> None:
     if "kdbirl_format" not in attributes:
         raise FileProblem(f"{path} is a netCDF file, but not a posterior written by Posterior.save; give that file.")
-    if int(attributes["kdbirl_format"]) > FORMAT:
+    version = attributes["kdbirl_format"]
+    version = version[0] if isinstance(version, list) and len(version) == 1 else version  # netCDF has no plain numbers
+    if not isinstance(version, int) or version < 1:
+        _damaged(path, None)
+    if version > FORMAT:
         raise FileProblem(f"{path} was written by a newer kdbirl; install that one: pip install --upgrade kdbirl.")
 
 
@@ -198,7 +192,7 @@ def _rebuilt(
     record = {name: json.loads(attributes[f"kdbirl_{name}"]) for name in (*TEXT_FIELDS, "shapes", "reward_features")}
     record |= {name: tuple(value) for name, value in record.items() if isinstance(value, list)}  # JSON has no tuples
     record["cards"] = {name: tuple(card) for name, card in record["cards"].items()}
-    features = _features(record.pop("reward_features"), functions)
+    features = features_of(record.pop("reward_features"), functions)
     empty = {name: np.zeros(shape) for name, shape in record.pop("shapes").items() if 0 in shape}
     constant = arrays.get("constant_data", {})
     stored = {
@@ -224,7 +218,7 @@ def _distinct(attributes: Mapping[str, Any], group: Mapping[str, Array], index: 
     shape = json.loads(attributes["kdbirl_log_likelihood_shape"])
     if shape is None:
         return None
-    if not group:
+    if not group and 0 in shape:
         return np.zeros(shape)  # no expert rows at all
     if "distinct_demonstrations" in group:
         return group["distinct_demonstrations"]
@@ -232,7 +226,7 @@ def _distinct(attributes: Mapping[str, Any], group: Mapping[str, Array], index: 
     return chosen
 
 
-def _features(spec: dict[str, Any] | None, functions: Mapping[str, Any] | None) -> FeatureMap | None:
+def features_of(spec: dict[str, Any] | None, functions: Mapping[str, Any] | None) -> FeatureMap | None:
     if spec is None:
         return None
     if spec.get("kind") == "unavailable":

@@ -1,0 +1,297 @@
+"""Independence Metropolis for one task or thousands: proposals that do not look at where the chain is.
+
+A chain at z moves to a proposal z' ~ g with probability min(1, w(z') / w(z)), w = posterior / g. It is exact for any g,
+and because no proposal depends on the chain, all densities are computed beforehand, in large matrix products over all
+tasks: some hundred nanoseconds each, where a chain that has to wait for its last step pays microseconds. What it needs
+is a g that is nearly the posterior (`proposals.py`): it is fitted to weighted points, first of the prior (the same for
+all tasks), then of itself, and fixed before the chains start. Up to some ten informed parameters that works; where it
+does not, few proposals are accepted, which the result says, and `accepted_enough` asks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+from scipy.special import ndtr, ndtri
+
+from kdbirl.posterior.prior_points import prior_points
+from kdbirl.posterior.priors import Prior
+from kdbirl.posterior.proposals import PRIOR_SHARE, Proposal, drawn, fitted_proposal, log_density
+from kdbirl.posterior.sampler import Draws, Problem, require_counts
+from kdbirl.posterior.target import Target, density_problem, require_numbers
+from kdbirl.precision import float64
+from kdbirl.progress import Progress
+
+PRIOR_POINTS = 4096  # where every task's density is looked at first
+ROUND = 2048  # points of each round that fits the proposal
+ROUNDS = 3
+POINTS_AT_ONCE = 128  # densities computed together: the table exp(b) of so many stays in the cache
+LEAST_ACCEPTED, LEAST_SHARE = 0.25, 0.2
+LONGEST_STAY = 0.1  # proposals that a chain may refuse in a row, as a share of its draws
+SMALLEST_LEVEL = 1e-300
+SETTLING = 50  # proposals before the first draw: each chain starts at a draw weighted by w, from the last round
+
+
+@dataclass(frozen=True)
+class Independence:
+    """Independence Metropolis; `thin` proposals for each draw."""
+
+    chains: int = 4
+    draws: int = 1000
+    thin: int = 2
+    name: ClassVar[str] = "Independence"
+
+    def __post_init__(self) -> None:
+        require_counts(self.name, chains=self.chains, draws=self.draws, thin=self.thin)
+
+    def sample(self, problem: Problem, seed: int, progress: Progress) -> Draws:
+        """Draws of one task."""
+        result = self.sample_many([problem.target], problem.prior, [np.random.default_rng(seed)])[0]
+        progress.update(self.name, 1, 1)
+        require_numbers(result.draws.reshape(-1, problem.target.size), result.stats["lp"].ravel())
+        if not np.isfinite(result.stats["lp"]).all():
+            raise density_problem("zero", PRIOR_POINTS)
+        return result
+
+    @float64
+    def sample_many(
+        self, targets: Sequence[Target], prior: Prior, generators: Sequence[np.random.Generator]
+    ) -> list[Draws]:
+        """Draws of each of several tasks, whose targets have arrays of the same shapes; a generator for each."""
+        run = _Run(_Stack.of(targets), targets[0], prior, generators)
+        run.fit()
+        return run.chains(self)
+
+
+def accepted_enough(draws: Draws) -> bool:
+    """Whether the proposal was near enough to the posterior for the chains to be worth keeping.
+
+    Enough proposals were accepted, their weights are even, and no chain stood still for long: a point that a chain
+    cannot leave is one that the proposal hardly reaches.
+    """
+    count = draws.draws.shape[1]
+    rested = draws.facts["longest_stay"] <= LONGEST_STAY * count
+    return bool(
+        draws.facts["acceptance"] >= LEAST_ACCEPTED and draws.facts["effective_share"] >= LEAST_SHARE and rested
+    )
+
+
+class _Stack(NamedTuple):
+    """The arrays of several targets below each other. `form` puts those of one task together again."""
+
+    arrays: tuple[Array, ...]
+    form: Any
+
+    @classmethod
+    def of(cls, targets: Sequence[Target]) -> "_Stack":
+        columns = zip(*(jax.tree.leaves(target) for target in targets), strict=True)
+        arrays = tuple(jnp.asarray(np.stack([np.asarray(value) for value in column])) for column in columns)
+        return cls(arrays, jax.tree.structure(targets[0]))
+
+
+class _Round(NamedTuple):
+    """Points of every task, their rewards and log weights, and log p(R) + power * log p(expert | R)."""
+
+    points: Float[np.ndarray, "t p q"]
+    rewards: Float[np.ndarray, "t p q"]
+    logs: Float[np.ndarray, "t p"]
+    lp: Float[np.ndarray, "t p"]
+
+
+class _Run:
+    """Proposals of a stack of tasks.
+
+    Points x are the prior's normal scores, R = F^-1(Phi(x)) with the prior's quantiles F^-1: there the prior is the
+    standard normal whatever its family, and the posterior, the prior times L, has no heavier tails than a normal. A
+    prior of the user's own, without quantiles, is seen in the unconstrained z of `Target`.
+    """
+
+    def __init__(self, stack: _Stack, one: Target, prior: Prior, generators: Sequence[np.random.Generator]) -> None:
+        self._stack, self._one, self._prior, self._rng = stack, one, prior, generators
+        self._by_scores = prior.quantiles(np.full((1, one.size), 0.5)) is not None  # the density then has its constant
+        self._share = PRIOR_SHARE if self._by_scores else 0.0
+        rewards, points = self._prior_points()
+        logs = np.asarray(_log_likelihoods(*stack, jnp.asarray(rewards)))
+        self._each = [
+            fitted_proposal(points, weights, self._share, rng)
+            for weights, rng in zip(_or_equal(logs), generators, strict=True)
+        ]
+
+    def _prior_points(self) -> tuple[Float[np.ndarray, "p q"], Float[np.ndarray, "p q"]]:
+        """Rewards that stand for the prior, and where they are."""
+        if not self._by_scores:
+            rewards = prior_points(self._prior, PRIOR_POINTS)
+            return rewards, np.asarray(_positions(self._one, jnp.asarray(rewards)))
+        from scipy.stats import qmc
+
+        levels = qmc.Sobol(self._one.size, rng=np.random.default_rng(0)).random(PRIOR_POINTS)
+        scores = ndtri(levels.clip(1e-12, 1 - 1e-12))
+        return self._rewards_at(scores), scores
+
+    def _rewards_at(self, scores: Float[np.ndarray, "... q"]) -> Float[np.ndarray, "... q"]:
+        """F^-1(Phi(x)); beyond eight standard deviations it is not told apart from the end."""
+        levels = ndtr(scores).clip(SMALLEST_LEVEL, 1 - 2.0**-53)
+        rewards = self._prior.quantiles(levels.reshape(-1, scores.shape[-1]))
+        assert rewards is not None
+        return rewards.reshape(scores.shape)
+
+    def fit(self) -> None:
+        """Fit the proposals, which were fitted to the prior's points, to their own."""
+        for last in [False] * (ROUNDS - 1) + [True]:
+            self._round = self._evaluated(self._drawn(ROUND))
+            for t, (points, logs, rng) in enumerate(zip(self._round.points, self._round.logs, self._rng, strict=True)):
+                if not last and np.isfinite(logs).any():
+                    self._each[t] = fitted_proposal(points, logs, self._share, rng)
+
+    def _drawn(self, count: int) -> Float[np.ndarray, "t count q"]:
+        """Points of every task: from its kernels, and a share of them from the prior."""
+        points = np.stack([drawn(proposal, count, rng) for proposal, rng in zip(self._each, self._rng, strict=True)])
+        for own, rng in zip(points, self._rng, strict=True):
+            if self._share:
+                places = np.flatnonzero(rng.random(count) < self._share)
+                own[places] = rng.standard_normal((len(places), own.shape[1]))
+        return points
+
+    def _evaluated(self, points: Float[np.ndarray, "t p q"]) -> "_Round":
+        proposals: Proposal = jax.tree.map(lambda *parts: jnp.asarray(np.stack(parts)), *self._each)
+        if self._by_scores:
+            rewards = self._rewards_at(points)
+            log_base = -0.5 * np.sum(points**2, axis=2) - 0.5 * points.shape[2] * np.log(2 * np.pi)
+        else:
+            rewards, log_base = (np.asarray(part) for part in _constrained(self._one, jnp.asarray(points)))
+        arrays = (jnp.asarray(part) for part in (points, rewards, log_base))
+        logs, lp = _log_weights(*self._stack, proposals, *arrays)
+        return _Round(points, rewards, np.asarray(logs), np.asarray(lp))
+
+    def chains(self, sampler: Independence) -> list[Draws]:
+        """The chains, with the proposals as they are now."""
+        length = SETTLING + sampler.draws * sampler.thin
+        starts = _starts(self._round.logs, sampler.chains, self._rng)
+        proposed = self._evaluated(self._drawn(sampler.chains * length))
+        shape, tasks = (len(starts), sampler.chains), np.arange(len(starts))[:, None]
+
+        def with_start(now: np.ndarray, before: np.ndarray) -> np.ndarray:
+            rest = now.reshape(*shape, length, *now.shape[2:])
+            return np.concatenate([before[tasks, starts][:, :, None], rest], axis=2)
+
+        _, candidates, logs, lp = (with_start(*pair) for pair in zip(proposed, self._round, strict=True))
+        levels = np.stack([np.log(rng.random((sampler.chains, length))) for rng in self._rng])
+        at = accepted_places(logs, levels)
+        kept = at[:, :, SETTLING + sampler.thin :: sampler.thin]
+        rewards = np.take_along_axis(candidates, kept[..., None], axis=2)
+        lp = np.take_along_axis(lp, kept, axis=2)
+        rates = np.mean(np.diff(at, axis=2) > 0, axis=(1, 2))
+        stays = longest_stays(at)
+        shares = effective_share(logs.reshape(len(logs), -1))
+        return [
+            Draws(
+                rewards[t],
+                {"lp": lp[t]},
+                sampler.name,
+                (),
+                {"acceptance": float(rates[t]), "effective_share": float(shares[t]), "longest_stay": int(stays[t])},
+            )
+            for t in range(len(rewards))
+        ]
+
+
+def _or_equal(logs: Float[np.ndarray, "t p"]) -> Float[np.ndarray, "t p"]:
+    """Equal log weights where a task has none: a compact kernel may reach none of the points."""
+    return np.where(np.isfinite(logs).any(axis=1, keepdims=True), logs, 0.0)
+
+
+def _starts(logs: Float[np.ndarray, "t p"], chains: int, generators: Any) -> Int[np.ndarray, "t chains"]:
+    """Places of points drawn by their weights."""
+    weights = np.exp(_or_equal(logs) - _or_equal(logs).max(axis=1, keepdims=True))
+    shares = weights / weights.sum(axis=1, keepdims=True)
+    return np.stack([rng.choice(len(own), chains, p=own) for own, rng in zip(shares, generators, strict=True)])
+
+
+def effective_share(logs: Float[np.ndarray, "t p"]) -> Float[np.ndarray, " t"]:
+    """(sum w)^2 / (p sum w^2) of each row of log weights."""
+    logs = _or_equal(logs)
+    weights = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return np.asarray(weights.sum(axis=1) ** 2 / (weights**2).sum(axis=1) / logs.shape[1])
+
+
+def accepted_places(
+    log_weights: Float[np.ndarray, "t c n"], log_levels: Float[np.ndarray, "t c m"]
+) -> Int[np.ndarray, "t c n"]:
+    """Which proposal each chain stands at: 0 is where it starts, and proposal j is compared with level j - 1."""
+    at = np.zeros(log_weights.shape, dtype=np.int64)
+    place, own = np.zeros(log_weights.shape[:2], dtype=np.int64), log_weights[..., 0].copy()
+    for j in range(1, log_weights.shape[2]):
+        with np.errstate(invalid="ignore"):  # -inf - -inf: no move
+            moves = log_levels[..., j - 1] < log_weights[..., j] - own
+        own = np.where(moves, log_weights[..., j], own)
+        place = np.where(moves, j, place)
+        at[..., j] = place
+    return at
+
+
+def longest_stays(at: Int[np.ndarray, "t c n"]) -> Int[np.ndarray, " t"]:
+    """The longest time that any chain of a task stood at one point."""
+    tasks, chains, n = at.shape
+    moved = np.concatenate([np.ones((tasks, chains, 1), bool), np.diff(at, axis=2) > 0], axis=2)
+    last = np.maximum.accumulate(np.where(moved, np.arange(n), 0), axis=2)
+    return np.asarray((np.arange(n) - last).max(axis=(1, 2)) + 1)
+
+
+@jax.jit
+def _positions(target: Target, rewards: Float[Array, "p q"]) -> Float[Array, "p q"]:
+    return jax.vmap(target.unconstrain)(rewards)
+
+
+@jax.jit
+def _constrained(target: Target, points: Float[Array, "t p q"]) -> tuple[Float[Array, "t p q"], Float[Array, "t p"]]:
+    """R(z), and the prior's log density of z up to a constant; of any of the targets, which share the prior."""
+
+    def one(z: Array) -> tuple[Array, Array]:
+        reward, log_slope = target.constrain(z)
+        return reward, target.log_prior(reward) + log_slope
+
+    return jax.vmap(jax.vmap(one))(points)
+
+
+@partial(jax.jit, static_argnames="form")
+def _log_likelihoods(arrays: tuple[Array, ...], form: Any, rewards: Float[Array, "p q"]) -> Float[Array, "t p"]:
+    """power * log p(expert | R) of every task at the same rewards."""
+
+    def of_task(own: tuple[Array, ...]) -> Array:
+        target: Target = jax.tree.unflatten(form, own)
+        return jax.lax.map(lambda r: target.power * target.likelihood(r), rewards, batch_size=POINTS_AT_ONCE)
+
+    return jax.lax.map(of_task, arrays)
+
+
+@partial(jax.jit, static_argnames="form")
+def _log_weights(
+    arrays: tuple[Array, ...],
+    form: Any,
+    proposals: Proposal,
+    points: Float[Array, "t p q"],
+    rewards: Float[Array, "t p q"],
+    log_base: Float[Array, "t p"],
+) -> tuple[Float[Array, "t p"], Float[Array, "t p"]]:
+    """log posterior - log g of every task's own points, and the log posterior density of the reward itself.
+
+    `log_base` is the prior's log density of the points.
+    """
+
+    def one(target: Target, proposal: Proposal, point: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        x, reward, base = point
+        log_likelihood = target.power * target.likelihood(reward)
+        lp = target.log_prior(reward) + log_likelihood
+        return jnp.where(jnp.isfinite(lp), base + log_likelihood - log_density(proposal, x, base), -jnp.inf), lp
+
+    def of_task(task: tuple[tuple[Array, ...], Proposal, Array, Array, Array]) -> tuple[Array, Array]:
+        own, proposal, *point = task
+        target: Target = jax.tree.unflatten(form, own)
+        return jax.lax.map(partial(one, target, proposal), tuple(point), batch_size=POINTS_AT_ONCE)
+
+    return jax.lax.map(of_task, (arrays, proposals, points, rewards, log_base))
