@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from kdbirl.csv_cells import guarded
+
 COLUMNS = (
     "world",
     "method",
@@ -37,6 +39,7 @@ SHOWN = {
 }
 
 Row = Mapping[str, Any]
+TERMINAL = 80  # columns
 
 
 def csv_text(rows: Iterable[Row]) -> str:
@@ -52,7 +55,9 @@ def csv_text(rows: Iterable[Row]) -> str:
 def _cell(value: Any) -> Any:
     if value is None:
         return ""
-    return f"{value:.8g}" if isinstance(value, float) else value
+    if isinstance(value, float):
+        return f"{value:.8g}"
+    return guarded(value) if isinstance(value, str) else value
 
 
 def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -94,15 +99,19 @@ def summary_text(table: Sequence[Row], labels: Mapping[str, str], title: str) ->
     head = ["method", "n", *SHOWN.values()]
     lines = [[labels.get(row["method"], row["method"]), str(row["n"]), *map(_shown(row), SHOWN)] for row in table]
     widths = [max(len(line[i]) for line in [head, *lines]) for i in range(len(head))]
+    between = "  " if sum(widths) + 2 * (len(widths) - 1) <= TERMINAL else " "
+    widths[0] = min(widths[0], max(7, TERMINAL - sum(widths[1:]) - len(between) * (len(widths) - 1)))
     printed = [
-        "  ".join(
-            text.ljust(width) if i == 0 else text.rjust(width)
+        between.join(
+            text[:width].ljust(width) if i == 0 else text.rjust(width)
             for i, (text, width) in enumerate(zip(line, widths, strict=True))
         )
         for line in [head, *lines]
     ]
     failed = sum(row["failed"] for row in table)
-    told = f"\n{failed} answers failed: the column `problem` of the table says why." if failed else ""
+    told = (
+        f"\n{failed} answer{'s' * (failed > 1)} failed: the column `problem` of the table says why." if failed else ""
+    )
     return "\n".join([title, "", *printed]) + told
 
 
@@ -111,6 +120,6 @@ def _shown(row: Row) -> Any:
         if row[name] is None:
             return "-"
         error = row.get(f"{name}_error")
-        return f"{row[name]:.2f}" + ("" if error is None else f" ± {error:.2f}")
+        return f"{row[name]:.2f}" + ("" if error is None else f"±{error:.2f}")
 
     return text

@@ -85,6 +85,7 @@ def evd(
     episodes: int = 256,
     horizon: int | None = None,
     progress: Progress | None = None,
+    client: Any = None,
 ) -> ExpectedValueDifference:
     """EVD of a posterior (or of an array of rewards, `(draws, q)` or `(chain, draw, q)`) in a world.
 
@@ -95,12 +96,13 @@ def evd(
     planner: `planner(mdp, reward)` or `planner(reward)` -> a policy, instead of the exact optimum. In a simulator it is
         required, and pi* is its policy for the true reward. A weight-conditioned policy, which `kb.DeepQ()
         .plan_conditioned` gives, serves all draws with one training, played side by side.
+    client: a `distributed.Client`, whose cluster plans the draws of a tabular world.
     """
     if np.ndim(true_reward) != 1:
         raise InputError(f"true_reward: shape {np.shape(true_reward)}, expected one vector.")
     if isinstance(mdp, TabularMDP):
         truth = mdp.as_rewards(true_reward)[0]
-        return difference_of(plan_draws(post, mdp, truth, planner, progress), mdp, truth)
+        return difference_of(plan_draws(post, mdp, truth, planner, progress, client=client), mdp, truth)
     from kdbirl.evaluation.simulated_evd import simulated_evd  # here, since it imports JAX, which tables do not need
 
     return simulated_evd(post, mdp, true_reward, planner, episodes, horizon, seed, progress)

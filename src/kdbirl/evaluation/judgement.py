@@ -4,13 +4,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
+from kdbirl.envs.arrays import as_rewards
 from kdbirl.envs.base import TabularMDP
+from kdbirl.envs.world import World
 from kdbirl.errors import InputError
 from kdbirl.evaluation.evd import ExpectedValueDifference, difference_of
-from kdbirl.evaluation.planned_draws import plan_draws
+from kdbirl.evaluation.planned_draws import PlannedDraws, plan_draws
 from kdbirl.evaluation.risk import ValueAtRisk, risk_of
+from kdbirl.planners.evaluation import feature_expectations
 from kdbirl.planners.plan import plan
+from kdbirl.planners.policy import Policy
 from kdbirl.posterior.result import Posterior
 from kdbirl.progress import Progress, Silent
 
@@ -28,6 +33,7 @@ class Judgement:
     risk: ValueAtRisk
     relative_risk: ValueAtRisk
     notes: tuple[str, ...] = ()
+    episodes: int | None = None  # that were played for each draw, in a simulator; None where values are exact
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -38,28 +44,73 @@ class Judgement:
             "prior": None if self.prior is None else _plain(self.prior),
             "value_at_risk": _risk(self.risk),
             "normalised_value_at_risk": _risk(self.relative_risk),
+            "episodes": self.episodes,
             "notes": list(self.notes),
         }
 
 
-def judge(post: Posterior, world: TabularMDP, true_reward: Any, progress: Progress | None = None) -> Judgement:
-    """Plan for every draw, once, and compare under the true reward and under the draws' own."""
+def judge(
+    post: Posterior,
+    world: Any,
+    true_reward: Any,
+    progress: Progress | None = None,
+    planner: Any = None,
+    episodes: int = 256,
+    seed: int = 0,
+    client: Any = None,
+) -> Judgement:
+    """Plan for every draw, once, and compare under the true reward and under the draws' own.
+
+    world: a `TabularMDP`, where all is exact and the next three have no part; or a simulator, where the policies of
+    `planner` play the same `episodes`, as in `kb.evd`. client: a cluster that plans the draws of a `TabularMDP`.
+    """
     progress = progress or Silent()
-    notes, truth = names_note(post, world), world.as_rewards(true_reward)[0]
-    planned = plan_draws(post, world, truth, progress=progress, job="planning for the draws")
+    notes, truth = names_note(post, world), as_rewards(true_reward, world.feature_names)[0]
     some = post.prior_draws[:PRIOR_DRAWS]
-    prior = plan_draws(some, world, truth, progress=progress, job="planning for the prior") if len(some) else None
-    policy = plan(world, post.mean())
+    posts = [post, some] if len(some) else [post]
+    exact = isinstance(world, TabularMDP)
+    if exact:
+        found, random = _exact(posts, world, truth, progress, client)
+        acting = feature_expectations(world, plan(world, post.mean()))
+    else:
+        from kdbirl.evaluation.simulated_judgement import simulated_differences  # it imports JAX
+
+        found, random = simulated_differences(
+            posts, world, truth, planner, episodes=episodes, seed=seed, progress=progress
+        )
+        acting = found[0][1].of_mean
+    difference, planned = found[0]
     return Judgement(
-        posterior=difference_of(planned, world, truth),
-        prior=None if prior is None else difference_of(prior, world, truth),
-        risk=risk_of(planned, world, policy),
-        relative_risk=risk_of(planned, world, policy, normalised=True),
-        notes=notes,
+        posterior=difference,
+        prior=found[1][0] if len(some) else None,
+        risk=risk_of(planned, acting, random),
+        relative_risk=risk_of(planned, acting, random, normalised=True),
+        notes=notes if exact else (*notes, _by_rollouts(difference, episodes)),
+        episodes=None if exact else episodes,
     )
 
 
-def names_note(post: Posterior, world: TabularMDP) -> tuple[str, ...]:
+def _exact(
+    posts: list[Any], world: TabularMDP, truth: Float[np.ndarray, " q"], progress: Progress, client: Any
+) -> tuple[list[tuple[ExpectedValueDifference, PlannedDraws]], Float[np.ndarray, " q"]]:
+    """Of the posterior's draws and of its prior's; and the feature expectations of the random agent."""
+    jobs = ("planning for the draws", "planning for the prior")
+    planned = [
+        plan_draws(post, world, truth, progress=progress, job=job, client=client)
+        for post, job in zip(posts, jobs, strict=False)
+    ]
+    random = feature_expectations(world, Policy.uniform(world.n_states, world.n_actions))
+    return [(difference_of(draws, world, truth), draws) for draws in planned], random
+
+
+def _by_rollouts(found: ExpectedValueDifference, episodes: int) -> str:
+    return (
+        f"Values are means over {episodes} simulated episodes, the same ones for every draw; their part of the mean "
+        f"EVD's standard error is {found.simulation_error:.2g}. Optimal means: as good as the learnt policies."
+    )
+
+
+def names_note(post: Posterior, world: World) -> tuple[str, ...]:
     """The same names in another order would compare the wrong numbers; other names may be another's words."""
     ours, theirs = tuple(post.names), world.feature_names
     if ours == theirs:

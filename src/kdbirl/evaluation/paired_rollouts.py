@@ -68,7 +68,7 @@ class Pairs:
 
     def of(self, policy: Any) -> Played:
         """What one policy collects. A program of its own is not kept: it would keep the policy in memory."""
-        act, parameters, alike = as_actor(policy, self.simulator, self.episodes.steps)
+        act, parameters, alike, _ = as_actor(policy, self.simulator, self.episodes.steps)
         program = compiled(self.episodes) if alike else jax.jit(self.episodes.play, static_argnums=0)
         played = program(act, parameters, self.chances, self.mixing)
         check_actions(played, self.simulator)
@@ -105,7 +105,7 @@ def _one_by_one(
 def _side_by_side(
     pairs: Pairs, planner: ConditionedPolicy, rewards: Float[np.ndarray, "r q"], progress: Progress
 ) -> Float[np.ndarray, "r episodes p"]:
-    act, shared, _ = conditioned_actor(planner)
+    act, shared, *_ = conditioned_actor(planner, pairs.episodes.steps)
     program, found = compiled_for_many(pairs.episodes, own_chances=False), _room(pairs, len(rewards))
     for block in blocks(len(rewards), pairs.episodes.number):
         played = program(act, shared, jnp.asarray(rewards[block]), pairs.chances, pairs.mixing)

@@ -6,12 +6,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from kdbirl.cluster import Cluster
 from kdbirl.envs.base import TabularMDP
 from kdbirl.evaluation.draws import draws_of
 from kdbirl.planners.evaluation import feature_expectations
 from kdbirl.planners.plan import optimal_feature_expectations
 from kdbirl.planners.planner import as_planner
 from kdbirl.progress import Progress, Silent
+
+DRAWS_AT_ONCE = 250  # by a worker of a cluster
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,15 +47,21 @@ def plan_draws(
     planner: Any = None,
     progress: Progress | None = None,
     job: str = "planning",
+    client: Any = None,
 ) -> PlannedDraws:
     """Plan for every draw of a posterior (or of an array of rewards), for their mean and for the most probable one.
 
+    client: a `distributed.Client`: its workers plan blocks of draws.
     Equal rewards are planned once, the truth among them, so that a draw that is the truth differs by exactly nothing.
     """
     draws, most_probable, independent = draws_of(post, mdp)
     flat = draws.reshape(-1, draws.shape[2])
     single = [reward for reward in (truth, flat.mean(axis=0), most_probable) if reward is not None]
-    collected = _collected(mdp, np.concatenate([np.stack(single), flat]), planner, progress or Silent(), job)
+    rewards = np.concatenate([np.stack(single), flat])
+    if client is None:
+        collected = _collected(mdp, rewards, planner, progress or Silent(), job)
+    else:
+        collected = _collected_on(Cluster.of(client), mdp, rewards, planner, progress, job)
     mean = int(truth is not None)
     return PlannedDraws(
         draws=draws,
@@ -66,6 +75,25 @@ def plan_draws(
         if planner is None
         else optimal_feature_expectations(mdp, truth)[0],
     )
+
+
+def _collected_on(
+    cluster: Cluster,
+    mdp: TabularMDP,
+    rewards: Float[np.ndarray, "r q"],
+    planner: Any,
+    progress: Progress | None,
+    job: str,
+) -> Float[np.ndarray, "r q"]:
+    """The same on a cluster, in blocks of distinct rewards whose number has nothing to do with that of the workers."""
+    distinct, index = np.unique(rewards, axis=0, return_inverse=True)
+    blocks = np.split(distinct, range(DRAWS_AT_ONCE, len(distinct), DRAWS_AT_ONCE))
+    parts = cluster.mapped(_block, blocks, (mdp, planner), progress, job)
+    return np.concatenate(parts)[index.reshape(-1)]
+
+
+def _block(rewards: Float[np.ndarray, "r q"], mdp: TabularMDP, planner: Any) -> Float[np.ndarray, "r q"]:
+    return _collected(mdp, rewards, planner, Silent(), "planning")
 
 
 def _collected(

@@ -57,25 +57,26 @@ def value_at_risk(
     Optimal experts do not reveal the scale of a reward, and Z is in its units: compare bounds within one prior, or
     normalised ones.
     """
-    return risk_of(plan_draws(post, mdp), mdp, policy, alpha, delta, normalised)
+    random = feature_expectations(mdp, Policy.uniform(mdp.n_states, mdp.n_actions))
+    return risk_of(plan_draws(post, mdp), feature_expectations(mdp, policy), random, alpha, delta, normalised)
 
 
 def risk_of(
     planned: PlannedDraws,
-    mdp: TabularMDP,
-    policy: Any,
+    policy: Float[np.ndarray, " q"],
+    random: Float[np.ndarray, " q"],
     alpha: float = 0.95,
     delta: float = 0.05,
     normalised: bool = False,
 ) -> ValueAtRisk:
-    """`value_at_risk` of draws that have been planned already."""
+    """`value_at_risk` of draws that have been planned already, of a policy by its feature expectations."""
     for name, level in {"alpha": alpha, "delta": delta}.items():
         if not 0 < level < 1:
             raise InputError(f"{name}={level!r} should be a probability between 0 and 1.")
     best = np.einsum("rq,rq->r", planned.flat, planned.features)
-    lost = best - planned.flat @ feature_expectations(mdp, policy)
+    lost = best - planned.flat @ policy
     if normalised:
-        gap = best - planned.flat @ feature_expectations(mdp, Policy.uniform(mdp.n_states, mdp.n_actions))
+        gap = best - planned.flat @ random
         lost = np.divide(lost, gap, out=np.zeros_like(lost), where=gap > 1e-12 * np.abs(best))
     estimate = float(np.quantile(lost, alpha))
     below = (lost <= estimate).astype(np.float64).reshape(planned.draws.shape[:2])

@@ -61,12 +61,23 @@ def simulated_evd(
         seed=whole_number(seed, "seed", 0),
         progress=progress or Silent(),
     )
+    return difference_of_returns(returns, random, draws.shape[:2], independent, len(single))
+
+
+def difference_of_returns(
+    returns: Float[np.ndarray, "r episodes"],
+    random: Float[np.ndarray, " episodes"],
+    shape: tuple[int, ...],
+    independent: bool,
+    single: int,
+) -> ExpectedValueDifference:
+    """From returns under the true reward: the first `single` rows are those of the policies of the truth, of the mean
+    reward and, if they are three, of the most probable draw; then come the draws, `shape` (chain, draw)."""
     lost = returns[0] - returns
-    found = _two_errors(lost[len(single) :], draws.shape[:2], independent)
     return ExpectedValueDifference(
-        **found,
+        **_two_errors(lost[single:], shape, independent),
         of_mean=float(lost[1].mean()),
-        of_map=None if most_probable is None else float(lost[2].mean()),
+        of_map=float(lost[2].mean()) if single == 3 else None,
         best=float(returns[0].mean()),
         random=float(random.mean()),
     )

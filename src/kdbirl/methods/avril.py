@@ -4,6 +4,7 @@ A network gives a normal posterior of the reward in every state, another the act
 once on the expert's rows alone (`avril_elbo` has the objective, `avril_draws` how rewards are drawn from it).
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -19,6 +20,7 @@ from kdbirl.methods.avril_agent import AVRILAgent
 from kdbirl.methods.avril_draws import Sites, every_state, normal_draws, sites
 from kdbirl.methods.avril_elbo import Weights
 from kdbirl.methods.avril_rows import StateView, learnt_and_held_out
+from kdbirl.methods.avril_together import Case, train_together
 from kdbirl.methods.avril_training import Plan, Schedule, train
 from kdbirl.methods.informative_prior import RewardPrior, as_reward_prior, informative_prior
 from kdbirl.methods.reward_features import default_reward_features
@@ -120,7 +122,7 @@ class AVRIL:
             raise InputError(
                 f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays."
             )
-        phi = default_reward_features(self.reward_features, bank)
+        phi = default_reward_features(self.reward_features, bank.demonstrations, bank.reward_names)
         prior = informative_prior(bank, phi) if self._informative else None
         self.bank = Bank(bank.demonstrations, prior, phi, bank.reward_names, bank.fingerprint())
         self.trained = None
@@ -157,22 +159,57 @@ class AVRIL:
         """The policy of the Q network, trained on the expert (not again, if the last training was that one)."""
         return self._train(expert, seed, progress).agent
 
+    @staticmethod
+    @single_precision
+    def train_together(
+        models: "Sequence[AVRIL]",
+        experts: Sequence[Any],
+        seeds: Sequence[int],
+        lanes: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Train many models side by side, each on its expert with its seed; `posterior` and `policy` then find it done.
+
+        Each learns what it would have learnt alone. The models are of one shape (sizes, steps, learning rate) and hold
+        no episode out; their priors, discounts and so on may differ. lanes: how many at once, default all.
+        """
+        shown, prepared = progress or Silent(), []
+        for model, expert, seed in zip(models, experts, seeds, strict=True):
+            if model.held_out > 0:
+                raise InputError("held_out: a training that may stop early cannot be run side by side; set it to 0.")
+            asked = model._asked(expert, seed)
+            prepared.append((model, asked, *model._case(*asked[:2], whole_number(seed, "seed", 0))[:2]))
+        trained = train_together([case for _, _, case, _ in prepared], lanes or max(1, len(models)), shown)
+        shown.close()
+        for (model, asked, case, view), (network, course) in zip(prepared, trained, strict=True):
+            model._keep(*asked, AVRILAgent(network, view, case.plan.actions, model.state_only, course))
+
     @single_precision
     def _train(self, expert: Any, seed: Any, progress: Progress | None) -> Trained:
-        seed = whole_number(seed, "seed", 0)
-        rows, prior = self._checked(expert), self._prior()
-        of = (rows.fingerprint(), seed, prior, self._options())
+        rows, prior, of = self._asked(expert, seed)
         if self.trained is not None and self.trained.of == of:
             return self.trained
+        case, view, held = self._case(rows, prior, whole_number(seed, "seed", 0))
+        shown = progress or Silent()
+        network, course = train(case.plan, case.schedule, case.weights, case.rows, held, case.seed, shown)
+        shown.close()
+        return self._keep(rows, prior, of, AVRILAgent(network, view, case.plan.actions, self.state_only, course))
+
+    def _asked(self, expert: Any, seed: Any) -> tuple[Demonstrations, RewardPrior, tuple[Any, ...]]:
+        """The expert in the bank's coding, the prior, and what tells this training from any other."""
+        rows, prior = self._checked(expert), self._prior()
+        return rows, prior, (rows.fingerprint(), whole_number(seed, "seed", 0), prior, self._options())
+
+    def _case(self, rows: Demonstrations, prior: RewardPrior, seed: int) -> tuple[Case, StateView, Any]:
+        """What the training is given, how the networks see a state, and the rows held out."""
         n_states, n_actions = self._counts(rows)
         view = StateView.learn(rows, n_states, self.standardize)
         known, held = learnt_and_held_out(rows, view, self.ends == "terminated", float(self.held_out), seed)
         plan = Plan(self.hidden, 1 if self.state_only else n_actions, n_actions, int(self.batch))
         schedule = Schedule(int(self.steps), float(self.learning_rate), int(self.patience))
-        shown = progress or Silent()
-        network, course = train(plan, schedule, self._weights(prior), known, held, seed, shown)
-        shown.close()
-        agent = AVRILAgent(network, view, n_actions, self.state_only, course)
+        return Case(plan, schedule, self._weights(prior), known, seed), view, held
+
+    def _keep(self, rows: Demonstrations, prior: RewardPrior, of: tuple[Any, ...], agent: AVRILAgent) -> Trained:
         self.trained = Trained(agent, prior, rows, of)
         return self.trained
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kdbirl.cluster import Cluster
 from kdbirl.diagnosis.calibration import Calibration
 from kdbirl.diagnosis.loto import FALLBACK, Loto, LotoSettings, leave_one_task_out, why_not
 from kdbirl.diagnosis.plays import Plays
@@ -44,6 +45,7 @@ class Choices:
     power: float | None = None
     searches: bool = False
     settings: LotoSettings = field(default_factory=LotoSettings)
+    cluster: Cluster | None = None
     _found: dict[int, Choice] = field(default_factory=dict, repr=False)
 
     def for_rows(self, n: int, progress: Progress | None = None) -> Choice:
@@ -52,7 +54,8 @@ class Choices:
             return Choice(self.start, 1.0 if self.power is None else self.power)
         if n not in self._found:
             settings = self.settings if self.power is None else replace(self.settings, powers=(self.power,))
-            found = leave_one_task_out(self.ckde, self.plays, self.prior, self.start, n, self.names, settings, progress)
+            given = (self.ckde, self.plays, self.prior, self.start, n, self.names, settings, progress)
+            found = leave_one_task_out(*given, cluster=self.cluster)
             power = found.power if self.power is None else self.power
             widths = replace(found.bandwidths, notes=(*self.start.notes, *found.notes))
             self._found[n] = Choice(widths, power, found)

@@ -58,7 +58,7 @@ def informative_prior(bank: Any, features: Any = None) -> RewardPrior:
 
 def earned(bank: TaskBank, features: Any = None) -> Float[np.ndarray, " m"]:
     """R_j(s_j, a_j) of each training row."""
-    phi = default_reward_features(features, bank)
+    phi = default_reward_features(features, bank.demonstrations, bank.reward_names)
     if phi is None:
         raise InputError(
             "The bank does not say which features its reward parameters weigh; give features=phi, a feature map or a "

@@ -9,32 +9,36 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from kdbirl.cluster import Cluster
 from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.demos.streamed_bank import StreamedBank
 from kdbirl.diagnosis.calibration import Calibration
 from kdbirl.diagnosis.identifiability import Identifiability, identify
 from kdbirl.diagnosis.loto import FALLBACK, LotoSettings
-from kdbirl.diagnosis.plays import Plays
 from kdbirl.diagnosis.sensitivity import Change, Sensitivity, sensitivity, widened
 from kdbirl.errors import InputError
-from kdbirl.features import FeatureMap, as_feature_map
+from kdbirl.features import FeatureMap
+from kdbirl.installation import package_versions
 from kdbirl.likelihood.bandwidths import Bandwidths, by_rule
 from kdbirl.likelihood.ckde import CKDE, CKDELikelihood, Conditional
 from kdbirl.likelihood.distances import Distance
 from kdbirl.likelihood.distinct import distinct_rows
 from kdbirl.likelihood.kernels import Kernel, ProductKernel, as_kernel, on_columns
+from kdbirl.likelihood.sums_method import EXACT, KernelSums
 from kdbirl.methods.arguments import is_number, reward_rows, row_count, whole_seed
 from kdbirl.methods.bandwidth_choice import Choice, Choices, asks_for_loto, fallback, fixed_bandwidths
 from kdbirl.methods.diagnosed import diagnosed, warn_of_silence
 from kdbirl.methods.fitted import Fitted
 from kdbirl.methods.log_priors import log_priors
 from kdbirl.methods.reward_features import default_reward_features
+from kdbirl.methods.training_rows import Bank, TrainingRows
 from kdbirl.posterior.auto import as_sampler
 from kdbirl.posterior.priors import Prior
 from kdbirl.posterior.result import Posterior
@@ -42,6 +46,9 @@ from kdbirl.posterior.sampler import Draws, Problem, Sampler
 from kdbirl.posterior.target import Target
 from kdbirl.precision import float64
 from kdbirl.progress import Progress, Silent
+
+if TYPE_CHECKING:
+    from kdbirl.methods.posteriors import Posteriors
 
 PRIOR_DRAWS = 4000
 REWARDS_AT_ONCE = 16  # rewards whose pointwise likelihoods are computed together
@@ -73,6 +80,7 @@ class KDBIRL:
     power: multiplies the log likelihood in the posterior; 1 is the paper. None: "loto" chooses it; with other rules, 1.
     conditional: "state-action" is the paper's p(s, a | R); "action" is p(a | s, R), for experts with other starts.
     task_weights: "rows" is the paper; "equal" stops tasks with many rows from dominating.
+    sums: how kernels are added: `kb.KernelSums()` is exact; others are faster, within a bound that is reported.
     reward_features: phi of R(s, a) = phi(s, a) . w, for `Posterior.reward`; guessed from the names where it is plain.
     """
 
@@ -88,6 +96,7 @@ class KDBIRL:
     conditional: Any = "state-action"
     task_weights: Any = "rows"
     reward_features: Any = None
+    sums: KernelSums = EXACT
     fitted: Fitted | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -105,16 +114,17 @@ class KDBIRL:
             raise InputError(f'power={self.power!r} should be a positive number (1 is the paper), or "loto".')
         as_sampler(self.sampler)
 
-    def fit(self, bank: Any, n: Any = None, seed: int = 0, progress: Progress | None = None) -> "KDBIRL":
+    def fit(
+        self, bank: Any, n: Any = None, seed: int = 0, progress: Progress | None = None, client: Any = None
+    ) -> "KDBIRL":
         """Learn phi where it is learnt, and choose the bandwidths. `seed` is for rules that subsample rows.
 
         "loto" chooses for a number of expert rows: for `n` here, if given; `posterior` does so for its own number.
+        client: a `distributed.Client`: its cluster then reads the bank, here, and makes the kernel sums and the search
+        of "loto", here and in every `posterior`.
         """
-        if not isinstance(bank, TaskBank):
-            raise InputError(
-                f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays."
-            )
         seed = whole_seed(seed)
+        check_bank(bank)
         if bank.n_tasks < 2:
             raise InputError(
                 "The bank has one task. One task cannot say how behaviour changes with the reward: at least two, with "
@@ -122,10 +132,12 @@ class KDBIRL:
             )
         prior = self.prior.for_parameters(bank.n_parameters, bank.reward_names)
         check_support(prior, bank)
-        features = as_feature_map(self.features).fit(bank.demonstrations, progress)
-        ckde = self._ckde(features, bank)
-        choices = self._choices(ckde, prior, bank, features, seed)
-        reward_features = default_reward_features(self.reward_features, bank)
+        cluster = None if client is None else Cluster.of(client)
+        training = TrainingRows.of(bank, seed, progress, cluster)
+        features = training.features(self.features, progress)
+        ckde = self._ckde(features, training)
+        choices = self._choices(ckde, prior, training, features, seed)
+        reward_features = default_reward_features(self.reward_features, training.demonstrations, bank.reward_names)
         fingerprint = bank.fingerprint()
         self.fitted = Fitted(
             features, ckde, choices, prior, reward_features, bank.reward_names, bank.names, fingerprint
@@ -137,15 +149,33 @@ class KDBIRL:
 
     def posterior(self, expert: Any, seed: Any = 0, progress: Progress | None = None) -> Posterior:
         """The posterior over the reward of the task that `expert` demonstrates."""
-        self._ready()
+        return self._posterior(self._shown(expert), whole_seed(seed), progress)
+
+    def _shown(self, expert: Any) -> "_Expert":
+        """An expert as the model sees it."""
         rows = self._expert_features(expert)
-        return self._posterior(_Expert(rows, expert.episodes, expert.fingerprint()), whole_seed(seed), progress)
+        return _Expert(rows, expert.episodes, expert.fingerprint())
 
     def _posterior(self, expert: "_Expert", seed: int, progress: Progress | None) -> Posterior:
         fitted, progress = self._ready(), progress or Silent()
         choice = fitted.choices.for_rows(len(expert.rows), progress)
         draws, likelihood = self._sampled(expert.rows, choice, seed, progress)
         return diagnosed(self._result(expert, choice, draws, likelihood, seed, fitted), fitted, choice)
+
+    def posteriors(
+        self, experts: Any, seed: Any = 0, tasks: Any = None, progress: Progress | None = None
+    ) -> "Posteriors":
+        """The posteriors of many test tasks at once: features, bandwidths, kernel sums and sampling are shared.
+
+        experts: `{name: Demonstrations}`, a list of Demonstrations (named "0", "1", ...), or one Demonstrations with
+            `tasks`, the task's name of each of its rows.
+        With the default sampler the tasks are sampled together by independence Metropolis (`kb.Independence`); tasks
+        for which its proposals do not fit, and all tasks where another sampler was asked for, one by one. A task's
+        draws depend on the seed and its own rows, not on the other tasks.
+        """
+        from kdbirl.methods.many_tasks import posteriors
+
+        return posteriors(self, experts, whole_seed(seed), tasks, progress or Silent())
 
     def identifiability(self, n: Any = None) -> Identifiability:
         """What the training tasks can say about the reward, whatever an expert does: rank, directions, what would help.
@@ -203,38 +233,35 @@ class KDBIRL:
             raise InputError("This KDBIRL has not been fitted: call fit(bank) first.")
         return self.fitted
 
-    def _ckde(self, features: FeatureMap, bank: TaskBank) -> CKDE:
+    def _ckde(self, features: FeatureMap, training: TrainingRows) -> CKDE:
         kernel = on_columns(as_kernel(self.kernel, self.distance), features.names, features.groups)
         reward_kernel = as_kernel(self.reward_kernel, self.reward_distance)
         if isinstance(reward_kernel, ProductKernel):
             raise InputError("reward_kernel is one kernel over the whole reward, not a product.")
-        rows, index = features.distinct(bank.demonstrations)
-        columns = _state_columns(features, self.conditional)
-        return CKDE.from_rows(
-            rows,
-            bank.tasks,
-            bank.rewards,
-            kernel,
-            reward_kernel,
-            self.conditional,
-            self.task_weights,
-            columns,
-            index,
+        return training.ckde(
+            features,
+            kernel=kernel,
+            reward_kernel=reward_kernel,
+            conditional=self.conditional,
+            task_weights=self.task_weights,
+            state_columns=_state_columns(features, self.conditional),
+            sums=self.sums,
         )
 
-    def _choices(self, ckde: CKDE, prior: Prior, bank: TaskBank, features: FeatureMap, seed: int) -> Choices:
+    def _choices(self, ckde: CKDE, prior: Prior, training: TrainingRows, features: FeatureMap, seed: int) -> Choices:
         power = None if self.power is None else float(self.power)
-        plays = Plays.from_bank(bank, features, seed)
-        chosen = partial(Choices, ckde, prior, bank.reward_names, plays)
+        held, bank = ckde.in_memory, training.bank
+        chosen = partial(Choices, held, prior, bank.reward_names, training.plays(features, seed))
         if not asks_for_loto(self.bandwidth):
-            return chosen(fixed_bandwidths(self.bandwidth, ckde, seed), power)
-        start = by_rule(FALLBACK, ckde, seed)
-        start = replace(start, notes=(*start.notes, *outside_the_prior(prior, bank)))
-        instead = fallback(self.bandwidth, ckde, prior, start)
+            fixed = fixed_bandwidths(self.bandwidth, held, seed)
+            return chosen(replace(fixed, notes=(*fixed.notes, *training.notes)), power)
+        start = by_rule(FALLBACK, held, seed)
+        start = replace(start, notes=(*start.notes, *outside_the_prior(prior, bank), *training.notes))
+        instead = fallback(self.bandwidth, held, prior, start)
         if instead is not None:
             return chosen(instead, power)
         settings = self.bandwidth if isinstance(self.bandwidth, LotoSettings) else LotoSettings()
-        return chosen(start, power, True, settings)
+        return chosen(start, power, True, settings, training.cluster)
 
     def _expert_features(self, expert: Any) -> Float[np.ndarray, "n d"]:
         if not isinstance(expert, Demonstrations):
@@ -287,21 +314,35 @@ class KDBIRL:
     ) -> Posterior:
         chains, per_chain, q = draws.draws.shape
         flat = draws.draws.reshape(-1, q)
-        _, index, counts = distinct_rows(expert.rows)
+        counts = distinct_rows(expert.rows)[2]
         pointwise = _pointwise(likelihood, flat)[:, : len(counts)]
         log_prior = log_priors(Target.build(fitted.prior, likelihood, choice.power), flat)
         lp = (log_prior + choice.power * (pointwise @ counts)).reshape(chains, per_chain)
-        widths = choice.bandwidths
+        prior_draws = fitted.prior.sample(np.random.default_rng(seed + 1), PRIOR_DRAWS)
+        result = self._recorded(expert, choice, draws, prior_draws, seed, package_versions())
+        stats = {**draws.stats, "lp": lp}
+        return replace(result, sample_stats=stats, log_likelihood=pointwise.reshape(chains, per_chain, -1))
+
+    def _recorded(
+        self,
+        expert: "_Expert",
+        choice: Choice,
+        draws: Draws,
+        prior_draws: Float[np.ndarray, "p q"],
+        seed: int,
+        versions: dict[str, str],
+    ) -> Posterior:
+        """The draws as a posterior with everything on record but the pointwise likelihoods."""
+        fitted, widths = self._ready(), choice.bandwidths
         return Posterior(
             draws=draws.draws,
             names=fitted.reward_names,
             method="KDBIRL",
             sampler=draws.sampler,
             seed=seed,
-            sample_stats={**draws.stats, "lp": lp},
-            prior_draws=fitted.prior.sample(np.random.default_rng(seed + 1), PRIOR_DRAWS),
-            log_likelihood=pointwise.reshape(chains, per_chain, -1),
-            expert_index=index,
+            sample_stats=draws.stats,
+            prior_draws=prior_draws,
+            expert_index=distinct_rows(expert.rows)[1],
             expert_features=expert.rows,
             feature_names=tuple(fitted.features.names),
             expert_episodes=expert.episodes,
@@ -312,15 +353,13 @@ class KDBIRL:
             h_reward=widths.h_reward,
             power=choice.power,
             bandwidth_rule=widths.rule,
-            settings=self._settings(draws, expert.fingerprint, choice, fitted),
+            settings=self._settings(draws, expert, choice, versions),
             reward_features=fitted.reward_features,
         )
 
-    def _settings(self, draws: Draws, expert: str, choice: Choice, fitted: Fitted) -> dict[str, Any]:
+    def _settings(self, draws: Draws, expert: "_Expert", choice: Choice, versions: dict[str, str]) -> dict[str, Any]:
         """Everything else that a reader of the result may ask for."""
-        from kdbirl.installation import package_versions
-
-        sampler = as_sampler(self.sampler)
+        fitted, sampler = self._ready(), as_sampler(self.sampler)
         chosen: dict[str, Any] = asdict(sampler)  # type: ignore[call-overload]
         constant = fitted.ckde.kernel.log_constant([float(width) for width in choice.bandwidths.h])
         return {
@@ -333,22 +372,39 @@ class KDBIRL:
             "task_weights": self.task_weights,
             "sampler": {"asked": sampler.name, **chosen},
             "sampler_facts": draws.facts,
-            "notes": [*choice.bandwidths.notes, *draws.notes],
+            "notes": [*choice.bandwidths.notes, *draws.notes, *self._sums_notes(expert, choice, fitted)],
             "bank": fitted.bank_fingerprint,
-            "expert": expert,
-            "versions": package_versions(),
+            "expert": expert.fingerprint,
+            "versions": versions,
             **({"pareto_k": draws.facts["pareto_k"]} if "pareto_k" in draws.facts else {}),
         }
 
+    def _sums_notes(self, expert: "_Expert", choice: Choice, fitted: Fitted) -> tuple[str, ...]:
+        """How large the error of sums that are not exact may be, and was."""
+        found = fitted.ckde.realised_error(expert.rows, choice.bandwidths.h)
+        if found is None:
+            return () if self.sums.exact else ("kernel sums: exact, as they are for banks that are streamed",)
+        return (
+            f"kernel sums: log sums within {self.sums.bound:g}; at a few expert rows the largest error is {found:.2g}",
+        )
 
-def outside_the_prior(prior: Prior, bank: TaskBank) -> tuple[str, ...]:
+
+def check_bank(bank: Any) -> None:
+    """A bank is what `fit` takes, in memory or streamed."""
+    if not isinstance(bank, TaskBank | StreamedBank):
+        raise InputError(
+            f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays."
+        )
+
+
+def outside_the_prior(prior: Prior, bank: Bank) -> tuple[str, ...]:
     """A note where the prior calls some training rewards impossible."""
     count = int((~prior.contains(bank.rewards)).sum())
     some = f"{count} of {bank.n_tasks} training rewards lie outside the prior's support"
     return (f"{some}: if they are possible, widen the prior",) if count else ()
 
 
-def check_support(prior: Prior, bank: TaskBank) -> None:
+def check_support(prior: Prior, bank: Bank) -> None:
     if not prior.contains(bank.rewards).any():
         low, high = prior.support
         first = bank.rewards[0]

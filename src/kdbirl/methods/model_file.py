@@ -6,19 +6,22 @@ loading: `load_model(path, functions={"name": function})`.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from kdbirl.demos import stream_spec
 from kdbirl.diagnosis.loto import LotoSettings
 from kdbirl.diagnosis.plays import Plays
 from kdbirl.errors import FileProblem, InputError
-from kdbirl.features import from_spec
+from kdbirl.features import FeatureMap, from_spec
 from kdbirl.files import whole_or_not_at_all
+from kdbirl.likelihood.all_rows import AllRows, MissingRows
 from kdbirl.likelihood.bandwidths import Bandwidths
 from kdbirl.likelihood.ckde import CKDE
+from kdbirl.likelihood.cluster_rows import ClusterRows, RowsInMemory
 from kdbirl.likelihood.distances import DISTANCES, Distance, distance_name
 from kdbirl.likelihood.kernels import (
     Categorical,
@@ -30,14 +33,18 @@ from kdbirl.likelihood.kernels import (
     as_kernel,
     on_columns,
 )
+from kdbirl.likelihood.streamed_rows import StreamedRows
+from kdbirl.likelihood.sums_method import KernelSums
 from kdbirl.methods.bandwidth_choice import Choices
 from kdbirl.methods.fitted import Fitted
 from kdbirl.methods.kdbirl import KDBIRL
 from kdbirl.posterior.auto import SAMPLERS, as_sampler
 from kdbirl.posterior.priors import FAMILIES, Prior
 from kdbirl.posterior.product_prior import CustomPrior, Product
+from kdbirl.reading import read_arrays
 
 FORMAT = 2
+LARGEST, LARGEST_POWER = 1e50, 1e9  # beyond, products of squares overflow
 Functions = Mapping[str, Callable[..., Any]]
 
 
@@ -67,6 +74,8 @@ def save_model(model: KDBIRL, path: Path) -> None:
         "reward_names": fitted.reward_names,
         "task_names": fitted.task_names,
         "bank": fitted.bank_fingerprint,
+        "streamed": _streamed_spec(ckde.all_rows),
+        "sums": asdict(ckde.sums),
     }
     arrays = {
         "rows": ckde.rows,
@@ -85,18 +94,15 @@ def save_model(model: KDBIRL, path: Path) -> None:
 def load_model(path: str | Path, functions: Functions | None = None) -> KDBIRL:
     """The fitted model that `KDBIRL.save` wrote; it gives the same numbers."""
     place = Path(path)
+    arrays = read_arrays(place, "expected a model written by KDBIRL.save")
     try:
-        with place.open("rb") as stream, np.load(stream, allow_pickle=False) as content:
-            arrays = {name: content[name] for name in content.files}
         record = json.loads(arrays.pop("record").tobytes())
         if record["format"] != FORMAT:
             raise FileProblem(f"{place} has format {record['format']}; this version of kdbirl reads format {FORMAT}.")
         return _rebuilt(record, arrays, functions or {})
-    except FileNotFoundError:
-        raise FileProblem(f"{place} does not exist; expected a model written by KDBIRL.save.") from None
     except (FileProblem, InputError):
         raise
-    except Exception as problem:  # zipfile, zlib, json and NumPy raise whatever they stumble over in a damaged file
+    except Exception as problem:  # a record or an array of the wrong kind can fail anywhere
         raise FileProblem(f"{place} is damaged or is not a model written by KDBIRL.save.") from problem
 
 
@@ -118,13 +124,20 @@ def _rebuilt(record: dict[str, Any], arrays: dict[str, np.ndarray], functions: F
         record["conditional"],
         record["task_weights"],
         tuple(record["state_columns"]),
+        sums=KernelSums(**record.get("sums", {})),
     )
-    h, h_reward = arrays["h"], float(arrays["h_reward"])
-    widths = Bandwidths(h, h_reward, record["bandwidth_rule"], tuple(record["bandwidth_notes"]))
     names = tuple(record["reward_names"]), tuple(record["task_names"])
+    streamed = record.get("streamed")
+    if streamed is not None:
+        ckde = replace(ckde, all_rows=_streamed(streamed, features, names[1], ckde.task_rewards, names[0]))
+    h, h_reward = arrays["h"], float(arrays["h_reward"])
+    _check_arrays(ckde, h, h_reward, record, prior)
+    widths = Bandwidths(h, h_reward, record["bandwidth_rule"], tuple(record["bandwidth_notes"]))
     loto = None if record["loto"] is None else _loto(record["loto"], functions)
     plays = Plays(*(arrays[f"plays_{item.name}"] for item in fields(Plays)))
-    choices = Choices(ckde, prior, names[0], plays, widths, record["power"], loto is not None, loto or LotoSettings())
+    choices = Choices(
+        ckde.in_memory, prior, names[0], plays, widths, record["power"], loto is not None, loto or LotoSettings()
+    )
     return KDBIRL(
         prior=prior,
         features=features,
@@ -136,8 +149,47 @@ def _rebuilt(record: dict[str, Any], arrays: dict[str, np.ndarray], functions: F
         conditional=record["conditional"],
         task_weights=record["task_weights"],
         reward_features=reward_features,
+        sums=ckde.sums,
         fitted=Fitted(features, ckde, choices, prior, reward_features, *names, record["bank"]),
     )
+
+
+def _check_arrays(ckde: CKDE, h: np.ndarray, h_reward: float, record: dict[str, Any], prior: Prior) -> None:
+    """Arrays that fit each other, and numbers that can be computed with: a file may hold anything."""
+    (m, _), (k, q) = ckde.rows.shape, ckde.task_rewards.shape
+    numbers = (ckde.rows, ckde.weights, ckde.task_rewards, h, np.asarray(h_reward))
+    fits = ckde.weights.shape == ckde.tasks.shape == (m,) and h.ndim == 1 and len(h) == len(ckde.kernel.parts)
+    fits = fits and ckde.tasks.dtype.kind in "iu" and set(np.unique(ckde.tasks)) == set(range(k)) and k > 0 and q > 0
+    fits = fits and len(record["reward_names"]) == q and len(record["task_names"]) == k
+    power = record["power"]
+    fits = fits and (power is None or (isinstance(power, int | float) and 0 < power < LARGEST_POWER))
+    if not fits or not all(array.dtype == np.float64 and (np.abs(array) < LARGEST).all() for array in numbers):
+        raise ValueError("arrays that do not fit each other, or are not finite numbers")
+    if not ((ckde.weights > 0).all() and (h > 1 / LARGEST).all() and h_reward > 1 / LARGEST):
+        raise ValueError("weights and bandwidths should be positive")
+    drawn = prior.sample(np.random.default_rng(0), 64)
+    if drawn.shape != (64, q) or not (np.abs(drawn) < LARGEST).all():
+        raise ValueError("the prior is of another number of parameters, or has no finite scale")
+
+
+def _streamed_spec(all_rows: AllRows | None) -> dict[str, Any] | None:
+    """Where rows are that a file of a model cannot hold."""
+    rows = all_rows.rows if isinstance(all_rows, ClusterRows) else all_rows
+    if rows is None or isinstance(rows, RowsInMemory):
+        return None
+    if not isinstance(rows, StreamedRows):
+        raise InputError("The training rows of this model cannot be read, so it cannot be saved again.")
+    return stream_spec.to_spec(rows.coded)
+
+
+def _streamed(
+    spec: dict[str, Any], features: FeatureMap, tasks: tuple[str, ...], rewards: np.ndarray, parameters: tuple[str, ...]
+) -> AllRows:
+    """The rows again, or, where their files are gone, something that says so when it is asked."""
+    try:
+        return StreamedRows(stream_spec.from_spec(spec, tasks, rewards, parameters), features)
+    except (FileProblem, InputError) as problem:
+        return MissingRows(np.asarray(spec["rows_per_task"], dtype=np.int64), str(problem))
 
 
 def _loto_spec(settings: LotoSettings) -> dict[str, Any]:
@@ -160,8 +212,8 @@ def _values(item: Any) -> dict[str, Any]:
 def _given_back(name: str, functions: Functions) -> Callable[..., Any]:
     if name not in functions:
         raise InputError(
-            f"This model uses your function {name!r}, which a file cannot hold: give it back with "
-            f"load_model(path, functions={{{name!r}: ...}})."
+            f"This model uses your function {name[:80]!r}, which a file cannot hold: give it back with "
+            f"load_model(path, functions={{{name[:80]!r}: ...}})."
         )
     return functions[name]
 

@@ -108,7 +108,7 @@ class NeuralPosterior:
         transform = RewardTransform.learn(prior, used.rewards)
         inputs = InputScale.learn(ground.rows, features.discrete_columns)
         network, course = self._train(ground, ground.table(inputs), transform.to_line(used.rewards), seed, progress)
-        phi = default_reward_features(self.reward_features, bank)
+        phi = default_reward_features(self.reward_features, bank.demonstrations, bank.reward_names)
         self.learnt = Learnt(network, features, inputs, transform, prior, course, bank, ground.longest, n, notes, phi)
         return self
 

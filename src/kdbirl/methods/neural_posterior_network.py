@@ -7,6 +7,7 @@ L_m is lower triangular with 1 / sd on its diagonal, so log |L_m| = -sum log sd.
 other entries are zero: their number grows with the square.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -76,7 +77,7 @@ class NeuralPosteriorNetwork(eqx.Module):
         out = self.head[-1](_through(self.head[:-1], given))
         b, m, q = len(out), self.components, self.q
         logits, mean, spread, rest = jnp.split(out, (m, m + m * q, m + 2 * m * q), axis=1)
-        sd = LEAST_SD + jax.nn.softplus(spread.reshape(b, m, q) + float(np.log(np.e - 1)))
+        sd = LEAST_SD + jax.nn.softplus(spread.reshape(b, m, q) + float(np.log(math.e - 1)))
         lower = jnp.tril(rest.reshape(b, m, q, q), -1) if q <= MOST_CORRELATED else None
         return Mixture(jax.nn.log_softmax(logits, axis=1), mean.reshape(b, m, q), sd, lower)
 

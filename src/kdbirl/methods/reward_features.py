@@ -1,27 +1,27 @@
 """Which features the reward parameters weigh, R(s, a) = phi(s, a) . w, where the user's tables say it plainly."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.demos.data import Demonstrations
 from kdbirl.envs.base import TabularMDP
 from kdbirl.features import Columns, FeatureMap, Function, OneHotStates, as_feature_map
 
 
-def default_reward_features(chosen: Any, bank: TaskBank) -> FeatureMap | None:
+def default_reward_features(chosen: Any, rows: Demonstrations, reward_names: Sequence[str]) -> FeatureMap | None:
     """The user's choice; else columns named like the parameters; else one parameter per discrete state; else none."""
-    rows = bank.demonstrations
     if chosen is not None:
         return as_feature_map(chosen).fit(rows)
     columns = set(rows.state_names if not rows.discrete_states else ())
     if rows.actions is not None and not rows.discrete_actions:
         columns |= set(rows.action_names)
-    names = [name.removeprefix("w_").removeprefix("w.") for name in bank.reward_names]
+    names = [name.removeprefix("w_").removeprefix("w.") for name in reward_names]
     if all(name in columns for name in names):
         return Columns(names).fit(rows)
-    if rows.discrete_states and (rows.n_states or int(rows.states.max()) + 1) == bank.n_parameters:
-        return OneHotStates(n_states=bank.n_parameters).fit(rows)
+    if rows.discrete_states and (rows.n_states or int(rows.states.max()) + 1) == len(reward_names):
+        return OneHotStates(n_states=len(reward_names)).fit(rows)
     return None
 
 

@@ -20,12 +20,13 @@ class Actor(NamedTuple):
     """`act(parameters, state, observation, step, key)` -> the actions `(n,)` of n episodes.
 
     What differs between policies of one kind is in `parameters` where it can be; such policies are `alike`, and share
-    one compiled program.
+    one compiled program. limit: how many steps it knows, None if they do not matter to it.
     """
 
     act: Act
     parameters: Any
     alike: bool = False
+    limit: int | None = None
 
 
 @runtime_checkable
@@ -51,7 +52,7 @@ def as_actor(policy: Any, simulator: Simulator, steps: int) -> Actor:
             raise InputError(f'policy={policy!r}: the only policy with a name is "random".')
         return Actor(_at_random, simulator.n_actions, alike=True)
     if isinstance(policy, Parametric):
-        return policy.as_actor()
+        return _within(policy.as_actor(), steps)
     if callable(policy):
         return Actor(lambda parameters, state, observation, step, key: _asked(policy, observation), ())
     if isinstance(policy, Predictor):
@@ -64,11 +65,11 @@ def as_actor(policy: Any, simulator: Simulator, steps: int) -> Actor:
     )
 
 
-def conditioned_actor(conditioned: ConditionedPolicy) -> Actor:
+def conditioned_actor(conditioned: ConditionedPolicy, steps: int) -> Actor:
     """How policies for any reward act; their parameters are (those here, the reward `(q,)`), which may be a traced one:
     many are then played side by side."""
     if isinstance(conditioned, Parametric):
-        return conditioned.as_actor()
+        return _within(conditioned.as_actor(), steps)
     return Actor(_conditioned(_Same(conditioned)), ())
 
 
@@ -139,10 +140,15 @@ def _predicted(policy: Predictor, observation: Float[Array, "n d"]) -> Array:
 
 
 def _of_table(policy: Policy, steps: int) -> Actor:
-    if policy.steps is not None and steps > policy.steps:
-        raise InputError(f"The policy is for {policy.steps} steps, but episodes have up to {steps}; lower the horizon.")
     with np.errstate(divide="ignore"):
-        return Actor(_by_table, np.log(policy.probabilities), alike=True)
+        return _within(Actor(_by_table, np.log(policy.probabilities), alike=True, limit=policy.steps), steps)
+
+
+def _within(actor: Actor, steps: int) -> Actor:
+    """An actor that knows as many steps as it will have to act."""
+    if actor.limit is not None and steps > actor.limit:
+        raise InputError(f"The policy is for {actor.limit} steps, but episodes have up to {steps}; lower the horizon.")
+    return actor
 
 
 def _by_table(logs: Float[Array, "*T S A"], state: TabularState, observation: Any, step: Any, key: Array) -> Array:

@@ -6,6 +6,7 @@ fixed by its seed.
 """
 
 import math
+import sys
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
@@ -37,15 +38,18 @@ SHARES = ("learning_rate", "averaging", "exploration", "tolerance", "agreement")
 class DeepQ:
     """Deep Q-learning with these settings; `plan` is for one reward, `plan_conditioned` for many.
 
-    discount: None takes the simulator's. Values are without a time limit: an episode that is merely truncated goes on
-        in its last state, and so policies do not depend on the step, as exact ones with a horizon do.
+    discount: None takes the simulator's; 1 is allowed with a horizon or a certain end.
+    With a horizon Q(s, t, a, w) knows the step, since nothing follows the last one, and policies depend on it, as exact
+        ones do. But where what comes after the horizon would count for less than one per cent (discount^horizon
+        < exp(-5), as in CartPole: 500 steps, 0.99), or in a world without one, they do not: there a truncated episode
+        is taken to go on in its last state.
     updates: gradient steps at most, in whole blocks of `evaluate_every`; after each block the greedy policy plays
         `evaluation_episodes` episodes, always the same. Training stops when their mean return has not risen by
         `tolerance` times (best - random) in `patience` blocks, and the network's own estimate of it is within
         `agreement` times (best - random). The best network is kept; whether training stopped by itself is
         `converged` of the result.
-    episode_length: steps after which an episode is cut, in training and in evaluation; None: the simulator's horizon,
-        or 5 / (1 - discount) if that is less.
+    episode_length: steps after which an episode is cut, in training and in evaluation, where policies do not depend on
+        the step; None: the simulator's horizon, or 5 / (1 - discount) if that is less.
     hidden: sizes of the layers. environments: episodes side by side; each step of them is followed by
         `updates_per_step` updates with `batch` rows out of the last `replay`. learning_rate: of Adam, falling to a
         tenth. averaging: how fast the target network follows. exploration: the share of random actions of the most
@@ -118,12 +122,18 @@ class DeepQ:
 
     def _settings(self, simulator: Simulator) -> Settings:
         """With nothing left open."""
-        discount = _discount(simulator.discount if self.discount is None else self.discount, simulator)
+        discount = _discount(simulator.discount if self.discount is None else self.discount)
+        limit = known_horizon(discount, simulator.horizon)
+        if limit is not None and self.episode_length not in (None, limit):
+            raise InputError(
+                f"DeepQ(episode_length={self.episode_length}): this world has a horizon of {limit} steps, which the "
+                "policy knows; leave it out."
+            )
         length = self.episode_length or _episode_length(discount, simulator.horizon)
         rows = self.environments * looking(length)
         replay = -(-max(self.replay, rows) // self.environments) * self.environments
-        given = {name: getattr(self, name) for name in (item.name for item in fields(Settings))}
-        return Settings(**given | {"discount": discount, "episode_length": length, "replay": replay})
+        given = {item.name: getattr(self, item.name) for item in fields(Settings) if item.name != "limit"}
+        return Settings(**given | {"discount": discount, "episode_length": length, "limit": limit, "replay": replay})
 
 
 def as_simulator(world: Any) -> Simulator:
@@ -152,20 +162,24 @@ def _values(found: Trained, simulator: Simulator) -> LearntValues:
     return LearntValues(found.network, found.scales, *names, simulator.n_actions, states)
 
 
-def _discount(discount: float, simulator: Simulator) -> float:
+def _discount(discount: float) -> float:
     if not 0 <= discount <= 1:
         raise InputError(f"DeepQ(discount={discount!r}) should be a number from 0 to 1.")
-    if discount == 1 and simulator.horizon is not None:
-        raise InputError(
-            "discount=1 with a horizon: deep Q-learning looks beyond the horizon, where such values have no bound; "
-            "give DeepQ(discount=...) below 1, such as 0.99."
-        )
     return float(discount)
 
 
+def known_horizon(discount: float, horizon: int | None) -> int | None:
+    """The horizon if Q is to know it: if it is near enough for what would come after it to count."""
+    return None if horizon is None or horizon >= _far(discount) else int(horizon)
+
+
 def _episode_length(discount: float, horizon: int | None) -> int:
-    far = LONGEST if discount == 1 else min(LONGEST, math.ceil(EFFECTIVE_HORIZONS / (1 - discount)))
-    return far if horizon is None else min(far, int(horizon))
+    return min(LONGEST, _far(discount)) if horizon is None else min(LONGEST, _far(discount), int(horizon))
+
+
+def _far(discount: float) -> int:
+    """The step from which rewards count for less than one per cent."""
+    return sys.maxsize if discount == 1 else math.ceil(EFFECTIVE_HORIZONS / (1 - discount))
 
 
 def _whole(seed: Any) -> int:

@@ -19,6 +19,22 @@ class Predictor(Protocol):
         """The action for this observation."""
 
 
+@runtime_checkable
+class StepPredictor(Protocol):
+    """A policy that may act by the step (from 0) too, as those of a world with a horizon do."""
+
+    def predict_at(self, observation: Any, step: int) -> Any:
+        """The action for this observation at this step."""
+
+
+@runtime_checkable
+class Tabulated(Protocol):
+    """A policy that has its own table."""
+
+    def table(self) -> "Policy":
+        """Probabilities of a tabular world's actions."""
+
+
 @dataclass(frozen=True, eq=False)
 class Policy:
     """`probabilities[s, a]` = pi(a | s), `(S, A)`; or `(T, S, A)`, a table for each of the T steps of a horizon."""
@@ -126,6 +142,8 @@ def tabulated(predictor: Predictor, n_states: int, n_actions: int) -> Policy:
 
 def as_policy(policy: Any, n_states: int, n_actions: int) -> Policy:
     """A `Policy` of the world's own size, from itself, a table of probabilities, or an object with `predict`."""
+    if isinstance(policy, Tabulated):
+        policy = policy.table()
     if isinstance(policy, Predictor):
         return tabulated(policy, n_states, n_actions)
     try:

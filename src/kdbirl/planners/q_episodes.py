@@ -1,7 +1,8 @@
 """Episodes of deep Q-learning, many side by side and compiled: looking around, acting and evaluating.
 
 Simulators do not start again by themselves; here an episode that has ended, or that is long enough, is followed by a
-fresh one. Cutting an episode is no end: its last row says nothing but what followed.
+fresh one. Cutting an episode is no end, and its last row says nothing but what followed; but for a horizon that the
+network knows (`Settings.limit`), beyond which there is nothing.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from kdbirl.envs.simulator import Simulator, identity
+from kdbirl.envs.simulator import Outcome, Simulator, identity
 from kdbirl.planners.q_network import ActionValueNetwork, action_values
 from kdbirl.planners.replay import Transitions
 
@@ -25,6 +26,7 @@ class Settings:
 
     discount: float
     episode_length: int
+    limit: int | None
     hidden: tuple[int, ...]
     updates: int
     environments: int
@@ -127,24 +129,34 @@ def evaluate(setup: Setup, world: World, network: ActionValueNetwork, chance: Ar
     first, later = jax.random.split(key)
     state, observation = simulator.reset(first, n)
 
-    def move(carry: tuple[Any, Array, Array], key: Array) -> tuple[tuple[Any, Array, Array], tuple[Array, Array]]:
-        state, observation, factor = carry
-        values = action_values(network, observation, weights)
+    def value_of(observation: Float[Array, "n d"], step: Int[Array, ""]) -> Float[Array, "n A"]:
+        return action_values(network, observation, jnp.broadcast_to(step, n), weights)
+
+    def move(carry: tuple[Any, Array, Array], given: tuple[Array, Array]) -> tuple[Any, tuple[Array, Array]]:
+        (state, observation, factor), (step, key) = carry, given
+        values = value_of(observation, step)
         choose, on = jax.random.split(key)
         outcome = simulator.step(state, mostly_greedy(values, chance, choose), on)
         reward = jnp.sum(outcome.features @ scales.mixing * weights, axis=1)
         ahead = factor * setup.settings.discount
         seen = scales.see(outcome.observation)
-        cut = jnp.where(outcome.truncated, ahead * action_values(network, seen, weights).max(axis=1), 0.0)
+        going = outcome.truncated & ~ended(setup.settings, outcome)
+        cut = jnp.where(going, ahead * value_of(seen, step + 1).max(axis=1), 0.0)
         ahead = jnp.where(outcome.terminated | outcome.truncated, 0.0, ahead)
         return (outcome.state, seen, ahead), (factor * reward, cut)
 
     start = scales.see(observation)
-    keys = jax.random.split(later, setup.settings.episode_length)
-    (_, seen, ahead), (rewards, cut) = jax.lax.scan(move, (state, start, jnp.ones(n)), keys)
+    steps = jnp.arange(setup.settings.episode_length)
+    given = steps, jax.random.split(later, len(steps))
+    (_, seen, ahead), (rewards, cut) = jax.lax.scan(move, (state, start, jnp.ones(n)), given)
     earned = rewards.sum(axis=0)
-    rest = cut.sum(axis=0) + ahead * action_values(network, seen, weights).max(axis=1)
-    return Evaluation(earned, action_values(network, start, weights).max(axis=1), earned + rest)
+    rest = cut.sum(axis=0) + ahead * value_of(seen, steps[-1] + 1).max(axis=1)
+    return Evaluation(earned, value_of(start, steps[0]).max(axis=1), earned + rest)
+
+
+def ended(settings: Settings, outcome: Outcome) -> Bool[Array, " n"]:
+    """Where nothing follows."""
+    return outcome.terminated if settings.limit is None else outcome.terminated | outcome.truncated
 
 
 def mostly_greedy(values: Float[Array, "n A"], chance: Float[Array, "*n"], key: Array) -> Int[Array, " n"]:
@@ -178,7 +190,8 @@ def act(
     outcome = setup.simulator.step(actors.state, action, on)
     following, step = world.scales.see(outcome.observation), actors.step + 1
     features = outcome.features @ world.scales.mixing
-    rows = Transitions(actors.observation, action, features, following, outcome.terminated)
+    nothing = ended(setup.settings, outcome)
+    rows = Transitions(actors.observation, actors.step, action, features, following, nothing)
     over = outcome.terminated | outcome.truncated | (step >= setup.settings.episode_length)
     new = fresh(world, starts, len(step), again)
     going = Actors(outcome.state, following, actors.weights, step)

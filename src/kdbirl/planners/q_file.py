@@ -10,7 +10,6 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +18,11 @@ import numpy as np
 from kdbirl.errors import FileProblem
 from kdbirl.files import whole_or_not_at_all
 from kdbirl.planners.q_episodes import Scales
-from kdbirl.planners.q_network import ActionValueNetwork, single_precision
+from kdbirl.planners.q_network import network_form, single_precision
 from kdbirl.planners.q_policy import ConditionedQ, Learning, LearntValues
+from kdbirl.reading import read_arrays
 
-KIND, VERSION = "kdbirl.ConditionedQ", 1
+KIND, VERSION = "kdbirl.ConditionedQ", 2
 EXPECTED = "expected a file written by ConditionedQ.save"
 
 
@@ -37,6 +37,7 @@ def save_conditioned(conditioned: ConditionedQ, path: str | Path) -> None:
         "n_actions": values.n_actions,
         "hidden": [layer.out_features for layer in values.network.layers],
         "horizon": values.network.horizon,
+        "limit": values.limit,
         "learning": asdict(conditioned.learning),
     }
     arrays: dict[str, Any] = {f"leaf {i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(values.network))}
@@ -50,33 +51,26 @@ def save_conditioned(conditioned: ConditionedQ, path: str | Path) -> None:
 def load_conditioned(path: str | Path) -> ConditionedQ:
     """What `ConditionedQ.save` wrote: the same policies to the last bit, without training again."""
     place = Path(path)
-    arrays = _read(place)
+    arrays = read_arrays(place, EXPECTED)
     try:
         record = json.loads(str(arrays["record"]))
         if record["kind"] != KIND or record["version"] != VERSION:
-            raise FileProblem(f"{place} holds {record['kind']} version {record['version']}; {EXPECTED}.")
+            found = f"{record['kind']} version {record['version']}"
+            raise FileProblem(f"{place} holds {found}; {EXPECTED}, version {VERSION}.")
         return _built(record, arrays)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise FileProblem(f"{place} holds no weight-conditioned policy ({error}); {EXPECTED}.") from error
-
-
-def _read(place: Path) -> dict[str, Any]:
-    try:
-        with place.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except FileNotFoundError as error:
-        raise FileProblem(f"{place}: there is no such file; {EXPECTED}.") from error
-    except (OSError, ValueError, TypeError, AttributeError, EOFError, BadZipFile) as error:
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise FileProblem(f"{place} cannot be read ({reason}); {EXPECTED}.") from error
+    except FileProblem:
+        raise
+    except Exception as error:  # a record or an array of the wrong kind can fail anywhere
+        reason = " ".join(str(error).split())[:200]
+        raise FileProblem(f"{place} holds no weight-conditioned policy ({reason}); {EXPECTED}.") from error
 
 
 def _built(record: dict[str, Any], arrays: dict[str, Any]) -> ConditionedQ:
     names = tuple(record["observation_names"]), tuple(record["feature_names"])
     inputs, p = sum(map(len, names)), len(names[1])
-    like = ActionValueNetwork(
-        inputs, record["hidden"], record["n_actions"], p, record["horizon"], jax.random.key(0, impl="threefry2x32")
-    )
+    # its form alone: a file may name sizes that no memory holds, and only those of its own arrays are ever made
+    sizes = inputs, record["hidden"], record["n_actions"], p, record["horizon"]
+    like = network_form(*sizes, jax.random.key(0, impl="threefry2x32"), record["limit"])
     leaves, form = jax.tree.flatten(like)
     found = [arrays[f"leaf {i}"] for i in range(len(leaves))]
     if [leaf.shape for leaf in found] != [leaf.shape for leaf in leaves]:

@@ -1,14 +1,16 @@
 """The compiled loop of deep Q-learning: act, remember, learn; many episodes side by side.
 
-For rows (s, a, phi, s', terminated) from the replay memory and weights w drawn anew for each row,
+For rows (s, t, a, phi, s', ended) from the replay memory and weights w drawn anew for each row,
 
-    y    = w . phi + discount (1 - terminated) Q_target(s', a', w),      a' = argmax_a Q(s', a, w)
-    loss = mean (y - Q(s, a, w))^2
+    y    = w . phi + discount (1 - ended) Q_target(s', t+1, a', w),      a' = argmax_a Q(s', t+1, a, w)
+    loss = mean (y - Q(s, t, a, w))^2
 
 which is double Q-learning (van Hasselt et al. 2016) for all rewards w . phi at once: since phi is remembered and not
-the reward, every row teaches every w. Only `terminated` stops the sum: a truncated episode goes on in its last state.
+the reward, every row teaches every w. Only `ended` stops the sum. Where the network knows the horizon T, nothing comes
+after it; else the step t has no part, and a truncated episode goes on in its last state.
 """
 
+import math
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -40,9 +42,9 @@ def begin(setup: Setup, world: World, starts: Starts, seen: Transitions, key: Ar
     """A fresh network, and a memory that holds what the random agent saw."""
     settings, scales = setup.settings, world.scales
     d, p = len(scales.centre), scales.mixing.shape[1]
-    horizon = 1 / (1 - settings.discount) if settings.discount < 1 else float(settings.episode_length)
     initial, first = jax.random.split(key)
-    network = ActionValueNetwork(d + p, settings.hidden, setup.simulator.n_actions, p, horizon, initial)
+    horizon, limit = steps_that_count(settings), settings.limit
+    network = ActionValueNetwork(d + p, settings.hidden, setup.simulator.n_actions, p, horizon, initial, limit)
     rows = seen._replace(
         observation=scales.see(seen.observation),
         following=scales.see(seen.following),
@@ -64,6 +66,13 @@ def learn(
     return training, losses.mean()
 
 
+def steps_that_count(settings: Settings) -> float:
+    """sum_t discount^t: over the horizon if the network knows it, else without an end, or over an episode."""
+    if settings.discount < 1:
+        return (1 - settings.discount ** (settings.limit or math.inf)) / (1 - settings.discount)
+    return float(settings.limit or settings.episode_length)
+
+
 def _optimizer(settings: Settings) -> optax.GradientTransformation:
     """Adam, its rate falling to a tenth along half a cosine."""
     schedule = optax.cosine_decay_schedule(settings.learning_rate, settings.updates, alpha=0.1)
@@ -78,8 +87,9 @@ def _iterate(
     # From all actions random in the first episode down to the share `exploration` in the last, geometrically (Horgan
     # et al. 2018): there are curious and careful actors at every time, and no schedule to tune.
     chance = setup.settings.exploration ** jnp.linspace(0.0, 1.0, setup.settings.environments)
-    values = action_values(training.network, training.actors.observation, training.actors.weights)
-    actors, rows = act(setup, world, starts, training.actors, mostly_greedy(values, chance, choose), on)
+    now = training.actors
+    values = action_values(training.network, now.observation, now.step, now.weights)
+    actors, rows = act(setup, world, starts, now, mostly_greedy(values, chance, choose), on)
     training = training._replace(actors=actors, replay=memory.add(training.replay, rows))
     keys = jax.random.split(later, setup.settings.updates_per_step)
     return jax.lax.scan(partial(_update, setup.settings, world), training, keys)
@@ -106,15 +116,16 @@ def double_q_goal(
     weights: Float[Array, "n p"],
 ) -> Float[Array, " n"]:
     """y: the network chooses the next action, its moving average says what that is worth."""
-    best = greedy(network, rows.following, weights)
-    after = _chosen(action_values(target, rows.following, weights), best)
-    return jnp.sum(rows.features * weights, axis=1) + discount * jnp.where(rows.terminated, 0.0, after)
+    best = greedy(network, rows.following, rows.step + 1, weights)
+    after = _chosen(action_values(target, rows.following, rows.step + 1, weights), best)
+    return jnp.sum(rows.features * weights, axis=1) + discount * jnp.where(rows.ended, 0.0, after)
 
 
 def _loss(
     network: ActionValueNetwork, rows: Transitions, weights: Float[Array, "n p"], goal: Float[Array, " n"]
 ) -> Float[Array, ""]:
-    return jnp.mean((goal - _chosen(action_values(network, rows.observation, weights), rows.action)) ** 2)
+    values = action_values(network, rows.observation, rows.step, weights)
+    return jnp.mean((goal - _chosen(values, rows.action)) ** 2)
 
 
 def _chosen(values: Float[Array, "n A"], action: Int[Array, " n"]) -> Float[Array, " n"]:

@@ -49,15 +49,35 @@ class LearntValues:
     n_actions: int
     states: Float[np.ndarray, "S d"] | None
 
-    def choose(self, observations: Float[Array, "n d"], directions: Float[Array, "n p"]) -> Int[Array, " n"]:
+    @property
+    def limit(self) -> int | None:
+        """The horizon, if the values are those of so many steps and depend on the step; else None."""
+        return self.network.limit
+
+    def choose(self, observations: Float[Array, "n d"], step: Any, directions: Float[Array, "n p"]) -> Int[Array, " n"]:
         """The greedy action of each row, in JAX, so that compiled loops can ask for it in any precision."""
-        return _choose(self.network, self.scales, observations, directions)
+        steps = jnp.zeros((), jnp.int32) if self.limit is None else jnp.asarray(self._needed(step))
+        return _choose(self.network, self.scales, observations, steps, directions)
 
     @single_precision
-    def of(self, observations: Any, direction: Float[np.ndarray, " p"]) -> Float[np.ndarray, "n A"]:
+    def of(self, observations: Any, step: Any, direction: Float[np.ndarray, " p"]) -> Float[np.ndarray, "n A"]:
         """Q of every action for each observation `(n, d)`, or for each state `(n,)` of a tabular world."""
-        seen = jnp.asarray(self.observed(observations))
-        return np.asarray(_values(self.network, self.scales, seen, jnp.asarray(direction)), dtype=np.float64)
+        seen, steps = jnp.asarray(self.observed(observations)), jnp.asarray(self.at(step))
+        return np.asarray(_values(self.network, self.scales, seen, steps, jnp.asarray(direction)), dtype=np.float64)
+
+    def at(self, step: Any) -> Int[np.ndarray, "*n"]:
+        """The step, one for all rows or one for each, where it matters; else 0."""
+        if self.limit is None:
+            return np.zeros((), np.int32)
+        given = np.asarray(self._needed(step))
+        if not np.issubdtype(given.dtype, np.integer) or (given < 0).any() or (given >= self.limit).any():
+            raise InputError(f"step={step!r}: steps are whole numbers, from 0 to {self.limit - 1} in this policy.")
+        return given.astype(np.int32)
+
+    def _needed(self, step: Any) -> Any:
+        if step is None:
+            raise InputError(f"This policy is for {self.limit} steps and depends on the step: say which, from 0.")
+        return step
 
     def observed(self, observations: Any) -> Float[np.ndarray, "n d"]:
         """Rows of numbers as the simulator gives them, from such rows or from the numbers of states."""
@@ -80,6 +100,7 @@ class QPolicy:
 
     It plugs in wherever a policy does: `kb.rollout(env, policy)` and, if it was trained in a tabular world,
     `kb.value(mdp, policy, reward)`. Q values are in the reward's units, with some six digits (single precision).
+    In a world with a horizon (see `DeepQ`) they depend on the step, counted from 0, which then must be given.
     """
 
     reward: Float[np.ndarray, " q"]
@@ -97,32 +118,40 @@ class QPolicy:
         """How the training went."""
         return self.learning.sentence
 
-    def q_values(self, observations: Any) -> Float[np.ndarray, "n A"]:
-        """Q(s, a) for observations `(n, d)`, or for the states `(n,)` of a tabular world."""
-        return self.size * self.values.of(observations, self.direction)
+    def q_values(self, observations: Any, step: Any = None) -> Float[np.ndarray, "n A"]:
+        """Q(s, a) for observations `(n, d)`, or for the states `(n,)` of a tabular world; with a horizon at a `step`,
+        one for all or `(n,)`."""
+        return self.size * self.values.of(observations, step, self.direction)
 
-    def actions(self, observations: Any) -> Int[np.ndarray, " n"]:
+    def actions(self, observations: Any, step: Any = None) -> Int[np.ndarray, " n"]:
         """The greedy action in each."""
-        return self.q_values(observations).argmax(axis=1)
+        return self.q_values(observations, step).argmax(axis=1)
 
-    def __call__(self, observations: Float[Array, "n d"]) -> Int[Array, " n"]:
-        """The greedy actions for a simulator's observations, in JAX: what compiled rollouts call."""
+    def __call__(self, observations: Float[Array, "n d"], step: Any = None) -> Int[Array, " n"]:
+        """The greedy actions for a simulator's observations, in JAX."""
         weights = jnp.broadcast_to(self.direction[None], (len(observations), len(self.direction)))
-        return self.values.choose(observations, weights)
+        return self.values.choose(observations, step, weights)
 
     def as_actor(self) -> Actor:
         """How it acts in compiled episodes; all policies of this kind share one program."""
-        return Actor(_greedy_act, (self.values.network, self.values.scales, self.direction), alike=True)
+        parameters = self.values.network, self.values.scales, self.direction
+        return Actor(_greedy_act, parameters, alike=True, limit=self.values.limit)
 
     def predict(self, observation: Any) -> int:
-        """The greedy action for one observation `(d,)`, or for one state of a tabular world."""
+        """The greedy action for one observation `(d,)`, or for one state of a tabular world; see `predict_at`."""
         return int(self.actions(np.asarray(observation)[None])[0])
 
+    def predict_at(self, observation: Any, step: int) -> int:
+        """The same at a step, counted from 0; without a horizon it has no part."""
+        return int(self.actions(np.asarray(observation)[None], step)[0])
+
     def table(self) -> Policy:
-        """The same policy as a table, if it was trained in a tabular world."""
-        if self.values.states is None:
+        """The same policy as a table, if it was trained in a tabular world; with a horizon one for each step."""
+        states, limit = self.values.states, self.values.limit
+        if states is None:
             raise InputError("This policy was not trained in a tabular world; only there it is a table.")
-        return Policy(np.eye(self.values.n_actions)[self.actions(self.values.states)])
+        chosen = self.actions(states) if limit is None else [self.actions(states, step) for step in range(limit)]
+        return Policy(np.eye(self.values.n_actions)[np.asarray(chosen)])
 
     def __repr__(self) -> str:
         return f"QPolicy({self.sentence})"
@@ -130,7 +159,8 @@ class QPolicy:
 
 @dataclass(frozen=True, eq=False)
 class ConditionedQ:
-    """Action values Q(s, a, w) for every reward w . phi from the distribution that they were trained over.
+    """Action values Q(s, a, w) for every reward w . phi from the distribution that they were trained over; in a world
+    with a horizon Q(s, t, a, w), with the step t from 0.
 
     `policy(w)` costs nothing, so that thousands of posterior draws cost one training: `kb.evd(post, mdp, truth,
     planner=conditioned)`. Of rewards outside that distribution it knows little; only their size does not matter.
@@ -159,18 +189,19 @@ class ConditionedQ:
         direction, size = directions(weights[None] * self.units[None])
         return QPolicy(weights, self.learning, self.values, direction[0], float(size[0]))
 
-    def act(self, observations: Float[Array, "n d"], rewards: Float[Array, "n q"]) -> Int[Array, " n"]:
-        """The greedy actions for a simulator's observations, each row for a reward of its own, in JAX: one compiled
-        rollout serves any number of rewards side by side."""
-        return self.values.choose(observations, _of_length_one(rewards, jnp.asarray(self.units)))
+    def act(self, observations: Float[Array, "n d"], rewards: Float[Array, "n q"], step: Any = None) -> Array:
+        """The greedy actions `(n,)` for a simulator's observations, each row for a reward of its own, in JAX: one
+        compiled rollout serves any number of rewards side by side."""
+        return self.values.choose(observations, step, _of_length_one(rewards, jnp.asarray(self.units)))
 
     def as_actor(self) -> Actor:
         """How the policy of any reward acts in compiled episodes; see `conditioned_actor`."""
-        return Actor(_conditioned_act, (self.values.network, self.values.scales, self.units), alike=True)
+        parameters = self.values.network, self.values.scales, self.units
+        return Actor(_conditioned_act, parameters, alike=True, limit=self.values.limit)
 
-    def q_values(self, observations: Any, rewards: Any) -> Float[np.ndarray, "r n A"]:
-        """Q(s, a, w) for observations `(n, d)` (or states) and rewards `(r, q)`."""
-        return np.stack([self.policy(reward).q_values(observations) for reward in np.atleast_2d(rewards)])
+    def q_values(self, observations: Any, rewards: Any, step: Any = None) -> Float[np.ndarray, "r n A"]:
+        """Q(s, a, w) for observations `(n, d)` (or states) and rewards `(r, q)`; with a horizon at a `step`."""
+        return np.stack([self.policy(reward).q_values(observations, step) for reward in np.atleast_2d(rewards)])
 
     def save(self, path: str | Path) -> None:
         """Write it to one npz file without pickle; `kb.load_conditioned` reads it."""
@@ -201,27 +232,37 @@ def _of_length_one(rewards: Float[Array, "n q"], units: Float[Array, " q"]) -> F
 
 
 def _choose(
-    network: ActionValueNetwork, scales: Scales, observations: Float[Array, "n d"], weights: Float[Array, "n p"]
+    network: ActionValueNetwork,
+    scales: Scales,
+    observations: Float[Array, "n d"],
+    step: Int[Array, "*n"],
+    weights: Float[Array, "n p"],
 ) -> Int[Array, " n"]:
-    return greedy(network, scales.see(observations.astype(jnp.float32)), weights.astype(jnp.float32))
+    steps = jnp.broadcast_to(step, len(observations))
+    return greedy(network, scales.see(observations.astype(jnp.float32)), steps, weights.astype(jnp.float32))
 
 
 def _greedy_act(parameters: Any, state: Any, observation: Float[Array, "n d"], step: Any, key: Any) -> Int[Array, " n"]:
     network, scales, direction = parameters
     weights = jnp.broadcast_to(direction[None], (len(observation), len(direction)))
-    return _choose(network, scales, observation, weights)
+    return _choose(network, scales, observation, step, weights)
 
 
 def _conditioned_act(parameters: Any, state: Any, observation: Float[Array, "n d"], step: Any, key: Any) -> Array:
     (network, scales, units), reward = parameters
     direction = _of_length_one(reward[None], units)
     weights = jnp.broadcast_to(direction, (len(observation), len(reward)))
-    return _choose(network, scales, observation, weights)
+    return _choose(network, scales, observation, step, weights)
 
 
 @jax.jit
 def _values(
-    network: ActionValueNetwork, scales: Scales, observations: Float[Array, "n d"], direction: Float[Array, " p"]
+    network: ActionValueNetwork,
+    scales: Scales,
+    observations: Float[Array, "n d"],
+    step: Int[Array, "*n"],
+    direction: Float[Array, " p"],
 ) -> Float[Array, "n A"]:
-    weights = jnp.broadcast_to(direction[None], (len(observations), len(direction)))
-    return action_values(network, scales.see(observations), weights)
+    n = len(observations)
+    weights = jnp.broadcast_to(direction[None], (n, len(direction)))
+    return action_values(network, scales.see(observations), jnp.broadcast_to(step, n), weights)

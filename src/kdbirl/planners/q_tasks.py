@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from kdbirl.envs.simulator import Simulator
 from kdbirl.errors import InputError
-from kdbirl.planners.deep_q import DeepQ
+from kdbirl.planners.deep_q import DeepQ, known_horizon
 from kdbirl.planners.q_file import load_conditioned
 from kdbirl.planners.q_policy import ConditionedQ
 from kdbirl.progress import Progress
@@ -37,6 +37,7 @@ def _fitting(found: ConditionedQ, simulator: Simulator, place: str | Path) -> Co
         ("observations", tuple(simulator.observation_names), found.values.observation_names),
         ("features", tuple(simulator.feature_names), found.values.feature_names),
         ("actions", simulator.n_actions, found.values.n_actions),
+        ("steps", known_horizon(simulator.discount, simulator.horizon), found.values.limit),
     ):
         if ours != theirs:
             raise InputError(

@@ -1,12 +1,14 @@
 """One training from beginning to end: scales from a look around, blocks of compiled updates, evaluation, stopping."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from kdbirl.checkpoints import checkpoint_of
 from kdbirl.planners.q_episodes import Evaluation, Scales, Setup, World, evaluate, look_around, starts_of
 from kdbirl.planners.q_learning import begin, learn
 from kdbirl.planners.q_network import ActionValueNetwork
@@ -15,6 +17,7 @@ from kdbirl.planners.replay import Transitions
 from kdbirl.progress import Progress
 
 LEAST, LOOK = 128, 500  # steps, at least and at most, that the random agent looks around
+CHANGING = ("updates", "best_update", "waited", "best", "risen_to", "expected", "disagreement", "finite")  # of a course
 SAME = 1e-6  # a spread below this is rounding
 
 
@@ -54,14 +57,20 @@ def train(setup: Setup, rewards: Rewards, stopping: Stopping, seed: int, progres
     random = evaluate(setup, world, training.target, jnp.ones(()), keys[2])
     course = Course(stopping, float(random.earned.mean()), float(units[0]) if rewards.single else 1.0)
     course.note(0, evaluate(setup, world, training.target, jnp.zeros(()), keys[2]), training.target)
-    for block, done in enumerate(range(settings.evaluate_every, settings.updates + 1, settings.evaluate_every)):
+    checkpoint = checkpoint_of("deep Q-learning", settings, rewards, stopping, seed, seen)
+    if held := checkpoint.held():
+        training = jax.tree.unflatten(jax.tree.structure(training), held["training"])
+        course.restore(held)
+    most = settings.updates - settings.updates % settings.evaluate_every
+    while not course.over(most):
+        block = course.updates // settings.evaluate_every
         starts = starts_of(setup, jax.random.fold_in(keys[4], block))
         training, loss = learn(setup, world, starts, training, jax.random.fold_in(keys[3], block))
+        done, course.finite = course.updates + settings.evaluate_every, bool(np.isfinite(loss))
         course.note(done, evaluate(setup, world, training.target, jnp.zeros(()), keys[2]), training.target)
+        checkpoint.keep({"training": jax.tree.leaves(training), **course.state()}, last=course.over(most))
         progress.update("deep Q-learning", done, settings.updates, f"return {course.unit * course.returns[-1]:.4g}")
-        if course.settled or not np.isfinite(loss):
-            break
-    return Trained(course.network, world.scales, units, course.learning(bool(np.isfinite(loss))))
+    return Trained(course.network, world.scales, units, course.learning(course.finite))
 
 
 def looking(episode_length: int) -> int:
@@ -100,6 +109,7 @@ class Course:
         self.updates = self.best_update = self.waited = 0
         self.best = self.risen_to = -np.inf
         self.expected = self.disagreement = np.nan
+        self.finite = True
         self.network: ActionValueNetwork
 
     def note(self, updates: int, evaluation: Evaluation, network: ActionValueNetwork) -> None:
@@ -113,6 +123,20 @@ class Course:
         if not self.returns[:-1] or earned >= self.best:  # of equals the later, which has seen more
             self.best, self.best_update, self.expected = earned, updates, float(evaluation.expected.mean())
             self.network = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), network)  # the loop reuses its memory
+
+    def over(self, updates: int) -> bool:
+        """Whether it is enough: by the rule, by the number of updates, or because nothing finite is left."""
+        return self.settled or not self.finite or self.updates >= updates
+
+    def state(self) -> dict[str, Any]:
+        """All that changes, for a checkpoint."""
+        plain = {name: getattr(self, name) for name in CHANGING}
+        return {**plain, "returns": list(self.returns), "network": jax.tree.leaves(self.network)}
+
+    def restore(self, held: Mapping[str, Any]) -> None:
+        vars(self).update({name: held[name] for name in CHANGING})
+        self.returns = list(held["returns"])
+        self.network = jax.tree.unflatten(jax.tree.structure(self.network), held["network"])
 
     @property
     def agrees(self) -> bool:

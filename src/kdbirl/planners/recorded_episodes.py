@@ -37,7 +37,7 @@ def simulated_steps(
 ) -> Steps:
     """Play all episodes side by side; states are the simulator's observations. Cut by our horizon is truncated too."""
     plan = Episodes(simulator, episodes, episode_steps(simulator, horizon), keep=True)
-    act, parameters, alike = as_actor(policy, simulator, plan.steps)
+    act, parameters, alike, _ = as_actor(policy, simulator, plan.steps)
     act = with_noise(act, noise, simulator.n_actions)
     program = compiled(plan) if alike else jax.jit(plan.play, static_argnums=0)
     played = program(act, parameters, chances_of(seed, plan.steps), _nothing(simulator))
@@ -81,7 +81,7 @@ def _side_by_side(
     noise: float,
     progress: Progress,
 ) -> list[Steps]:
-    act, shared, _ = conditioned_actor(planner)
+    act, shared, *_ = conditioned_actor(planner, plan.steps)
     act, program = with_noise(act, noise, plan.simulator.n_actions), compiled_for_many(plan, own_chances=True)
     found: dict[int, Steps] = {}
     for block in blocks(len(rewards), plan.number):

@@ -8,13 +8,15 @@ from jaxtyping import Array, Bool, Float, Int
 
 
 class Transitions(NamedTuple):
-    """Rows (s, a, phi, s', terminated). A truncated episode is no end: its last row has a next state like any other."""
+    """Rows (s, t, a, phi, s', ended), t the step from 0. Where the horizon is not known to the network, a truncated
+    episode has not `ended`: its last row has a next state like any other."""
 
     observation: Float[Array, "rows d"]
+    step: Int[Array, " rows"]
     action: Int[Array, " rows"]
     features: Float[Array, "rows p"]
     following: Float[Array, "rows d"]
-    terminated: Bool[Array, " rows"]
+    ended: Bool[Array, " rows"]
 
 
 class Replay(NamedTuple):

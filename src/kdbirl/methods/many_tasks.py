@@ -1,0 +1,202 @@
+"""The posteriors of many test tasks over one bank, with everything that tasks can share done once.
+
+Shared: the bandwidths for each number of rows, one table of kernel sums over all distinct expert rows, the findings
+about the bank, and the sampling itself: independence Metropolis (`posterior.independence`) draws for blocks of tasks in
+large matrix products, a block on each core. Tasks come in batches, so that memory is bounded however many there are.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from kdbirl.demos.data import Demonstrations
+from kdbirl.diagnosis.identifiability import Identifiability, identify
+from kdbirl.diagnosis.support import Support, assess_support
+from kdbirl.errors import InputError, KDBIRLError
+from kdbirl.installation import package_versions
+from kdbirl.likelihood.many_experts import likelihoods_of
+from kdbirl.methods.bandwidth_choice import Choice
+from kdbirl.methods.diagnosed import with_findings
+from kdbirl.methods.kdbirl import KDBIRL, PRIOR_DRAWS, _Expert
+from kdbirl.methods.posteriors import Posteriors
+from kdbirl.posterior.auto import Auto, as_sampler
+from kdbirl.posterior.independence import Independence, accepted_enough
+from kdbirl.posterior.result import Posterior
+from kdbirl.posterior.sampler import Draws, Sampler
+from kdbirl.posterior.target import Target, log_posteriors
+from kdbirl.precision import float64
+from kdbirl.progress import Progress, Silent
+
+TABLE_ENTRIES = 2**23  # of the kernel sums of one batch: 64 MB
+BLOCK = 32  # tasks that are sampled by one compiled program
+
+
+def posteriors(model: KDBIRL, experts: Any, seed: int, tasks: Any, progress: Progress) -> Posteriors:
+    """See `KDBIRL.posteriors`."""
+    shown = {name: model._shown(expert) for name, expert in named_experts(experts, tasks).items()}
+    fitted, lean = model._ready(), dict[str, Posterior]()
+    for choice, names in _by_choice(model, shown, progress):
+        h_reward = choice.bandwidths.h_reward
+        known = identify(fitted.ckde, fitted.prior, fitted.reward_names, h_reward, seed)
+        for batch in _batches({name: shown[name] for name in names}, len(fitted.task_names)):
+            lean |= _Batch(model, batch, choice, known, seed, progress).posteriors()
+            progress.update("test tasks", len(lean), len(shown))
+    progress.close()
+    return Posteriors(model, {name: lean[name] for name in shown})
+
+
+def named_experts(experts: Any, tasks: Any = None) -> dict[str, Demonstrations]:
+    """Demonstrations of each test task by its name, from whatever was given."""
+    if isinstance(experts, Demonstrations):
+        if tasks is None:
+            raise InputError("One Demonstrations for many tasks needs tasks=, the task's name of each of its rows.")
+        labels = np.asarray(tasks).astype(str)
+        if labels.shape != (experts.n_rows,):
+            raise InputError(f"tasks has shape {labels.shape}; expected ({experts.n_rows},): a name for each row.")
+        return {str(name): experts.take(np.flatnonzero(labels == name)) for name in dict.fromkeys(labels.tolist())}
+    if tasks is not None:
+        raise InputError("tasks= goes with one Demonstrations; a mapping or a list says itself whose rows are whose.")
+    if not isinstance(experts, Mapping | Sequence) or isinstance(experts, str | bytes):
+        raise InputError(f"The experts must be a mapping or a list of Demonstrations, not {type(experts).__name__}.")
+    pairs = experts.items() if isinstance(experts, Mapping) else enumerate(experts)
+    named = {str(name): expert for name, expert in pairs}
+    if not named or len(named) != len(experts):
+        raise InputError("There must be at least one test task, and no two of one name.")
+    return named
+
+
+def _by_choice(model: KDBIRL, shown: Mapping[str, _Expert], progress: Progress) -> Iterator[tuple[Choice, list[str]]]:
+    """The tasks with the same bandwidths and power: all of them, or those with the same number of rows."""
+    choices, groups = model._ready().choices, dict[int, list[str]]()
+    for name, expert in shown.items():
+        groups.setdefault(len(expert.rows) if choices.searches else 0, []).append(name)
+    for names in groups.values():
+        yield choices.for_rows(len(shown[names[0]].rows), progress), names
+
+
+def _batches(shown: Mapping[str, _Expert], n_tasks: int) -> Iterator[dict[str, _Expert]]:
+    """Batches whose kernel sums stay below TABLE_ENTRIES; at least one task each."""
+    batch: dict[str, _Expert] = {}
+    entries = 0
+    for name, expert in shown.items():
+        size = len(expert.rows) * n_tasks
+        if batch and entries + size > TABLE_ENTRIES:
+            yield batch
+            batch, entries = {}, 0
+        batch[name] = expert
+        entries += size
+    yield batch
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Tasks with one choice of bandwidths whose kernel sums are in memory together."""
+
+    model: KDBIRL
+    shown: Mapping[str, _Expert]
+    choice: Choice
+    known: Identifiability
+    seed: int
+    progress: Progress
+
+    @float64
+    def posteriors(self) -> dict[str, Posterior]:
+        """The posterior of every task, without the pointwise likelihoods."""
+        draws = self._drawn()
+        support = self._support()
+        prior_draws = self.model._ready().prior.sample(np.random.default_rng(self.seed + 1), PRIOR_DRAWS)
+        prior_draws.setflags(write=False)  # so that all posteriors share it
+        versions = package_versions()
+        finished = partial(self._finished, prior_draws=prior_draws, versions=versions)
+        return {name: finished(name, draws[name], support[name]) for name in self.shown}
+
+    def _finished(
+        self, name: str, draws: Draws, support: Support, prior_draws: np.ndarray, versions: dict[str, str]
+    ) -> Posterior:
+        choice = self.choice
+        recorded = self.model._recorded(self.shown[name], choice, draws, prior_draws, self.seed, versions)
+        settings = {**recorded.settings, "test_task": name}
+        calibration = None if choice.loto is None else choice.loto.calibration
+        return with_findings(replace(recorded, settings=settings), self.known, support, calibration, choice)
+
+    def _support(self) -> dict[str, Support]:
+        """The support of all rows in one call, cut to tasks."""
+        fitted, widths = self.model._ready(), self.choice.bandwidths
+        rows = np.concatenate([expert.rows for expert in self.shown.values()])
+        whole = assess_support(
+            fitted.ckde, rows, widths.h, fitted.features.names, fitted.task_names, self.seed, self.progress
+        )
+        ends = np.cumsum([len(expert.rows) for expert in self.shown.values()])
+        parts = [slice(end - len(expert.rows), end) for end, expert in zip(ends, self.shown.values(), strict=True)]
+        return {name: _cut(whole, part) for name, part in zip(self.shown, parts, strict=True)}
+
+    def _drawn(self) -> dict[str, Draws]:
+        fitted, widths = self.model._ready(), self.choice.bandwidths
+        rows = {name: expert.rows for name, expert in self.shown.items()}
+        found = likelihoods_of(fitted.ckde, rows, widths.h, widths.h_reward, fitted.prior.box, self.progress)
+        targets = {name: Target.build(fitted.prior, own, self.choice.power) for name, own in found.items()}
+        sampler = as_sampler(self.model.sampler)
+        together = _together(sampler)
+        draws: dict[str, Draws] = {}
+        if together is not None:
+            draws = self._in_blocks(together, targets)
+        left = [name for name in targets if name not in draws]
+        return draws | _on_all_cores(partial(self._alone, targets), left)
+
+    def _in_blocks(self, sampler: Independence, targets: Mapping[str, Target]) -> dict[str, Draws]:
+        """Draws of the tasks for which the proposals fit."""
+        sizes: dict[int, list[str]] = {}
+        for name, target in targets.items():
+            sizes.setdefault(target.likelihood.counts.shape[0], []).append(name)  # type: ignore[attr-defined]
+        blocks = [names[i : i + BLOCK] for names in sizes.values() for i in range(0, len(names), BLOCK)]
+        found = _on_all_cores(lambda block: self._block(sampler, targets, block), blocks)
+        return {name: draws for part in found.values() for name, draws in part.items() if self._usable(draws)}
+
+    def _block(self, sampler: Independence, targets: Mapping[str, Target], names: Sequence[str]) -> dict[str, Draws]:
+        size = 1 << (len(names) - 1).bit_length()  # a power of two: few programs are compiled
+        padded = [*names, *[names[-1]] * (size - len(names))]
+        generators = [np.random.default_rng([self.seed, int(self.shown[name].fingerprint[:15], 16)]) for name in padded]
+        found = sampler.sample_many([targets[name] for name in padded], self.model._ready().prior, generators)
+        return dict(zip(names, found, strict=False))
+
+    def _usable(self, draws: Draws) -> bool:
+        """Enough proposals were accepted, and no draw left the box in which the likelihood's fast form is safe."""
+        low, high = self.model._ready().prior.box
+        return accepted_enough(draws) and not ((draws.draws < low) | (draws.draws > high)).any()
+
+    @float64
+    def _alone(self, targets: Mapping[str, Target], name: str) -> Draws:
+        """A task by the model's own sampler, as `KDBIRL.posterior` does it."""
+        try:
+            draws = self.model._sampled(self.shown[name].rows, self.choice, self.seed, Silent())[0]
+        except KDBIRLError as error:
+            raise type(error)(f"Test task {name!r}: {error}") from error
+        chains, per_chain, q = draws.draws.shape
+        lp = log_posteriors(targets[name], draws.draws.reshape(-1, q)).reshape(chains, per_chain)
+        return replace(draws, stats={**draws.stats, "lp": lp})
+
+
+def _together(sampler: Sampler) -> Independence | None:
+    """The sampler of many tasks at once that stands for the default; None where another one was asked for."""
+    if isinstance(sampler, Auto):
+        return Independence(sampler.chains, sampler.draws)
+    return sampler if isinstance(sampler, Independence) else None
+
+
+def _cut(support: Support, part: slice) -> Support:
+    """The support of some of the rows."""
+    per_row = ("effective_rows", "relative_density", "few", "unusual", "unseen")
+    return replace(support, **{name: getattr(support, name)[part] for name in per_row})
+
+
+def _on_all_cores(work: Callable[[Any], Any], items: Sequence[Any]) -> dict[Any, Any]:
+    """work(item) of each, on a thread a core: compiled programs run outside of Python's lock."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    keys = [tuple(item) if isinstance(item, list) else item for item in items]
+    with ThreadPoolExecutor(max_workers=max(1, min(cores, len(items) or 1))) as pool:
+        return dict(zip(keys, pool.map(work, items), strict=True))
