@@ -1,9 +1,12 @@
 """The command line: one file a verb, no logic. A mistake of the user's is one sentence and exit code 2."""
 
 import os
+import re
+import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Annotated, NoReturn, TextIO
 
 import typer
@@ -16,35 +19,37 @@ from kdbirl.cli.diagnose import diagnose
 from kdbirl.cli.doctor import doctor
 from kdbirl.cli.evaluate import evaluate
 from kdbirl.cli.fit import fit
+from kdbirl.cli.help import Verb, Verbs, example
 from kdbirl.cli.report import report
 from kdbirl.cli.reproduce import reproduce
+from kdbirl.cli.saying import printable
 from kdbirl.cli.studio import studio
-from kdbirl.errors import KDBIRLError, KDBIRLWarning
+from kdbirl.errors import Interrupted, KDBIRLError, KDBIRLWarning
 
 INTERRUPTED = 130  # what shells call a program that Ctrl-C has ended
 
 app = typer.Typer(
     name="kdbirl",
-    add_completion=False,
+    cls=Verbs,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(epilog="Example: kdbirl demos --env gridworld:5 --one-per-state --true-reward 'cell 24=1' --out grid")(
-    demos
-)
-app.command(
-    epilog="Example: kdbirl fit --training training.parquet --rewards rewards.csv --expert expert.csv "
-    "--state x,y --action action --prior uniform:0,1 --out run"
-)(fit)
-app.command(epilog="Example: kdbirl diagnose run --calibrate --sensitivity")(diagnose)
-app.command(epilog="Example: kdbirl evaluate run --world grid/world.json")(evaluate)
-app.command(epilog="Example: kdbirl compare --env gridworld:2 --methods kdbirl,birl,avril --rows 10,100 --out grid")(
-    compare
-)
-app.command(epilog="Example: kdbirl report run --no-rows")(report)
-app.command(epilog="Example: kdbirl studio runs")(studio)
-app.command(epilog="Example: kdbirl reproduce contraction --out reproduction")(reproduce)
-app.command(epilog="Example: kdbirl doctor --json")(doctor)
+EXAMPLES: dict[Callable[..., None], str] = {
+    demos: example("kdbirl demos --env gridworld:5 --one-per-state --true-reward 'cell 24=1'", "--out grid"),
+    fit: example(
+        "kdbirl fit --training training.csv --rewards rewards.csv --expert expert.csv",
+        "--state x,y --action action --prior uniform:0,1 --out run",
+    ),
+    diagnose: example("kdbirl diagnose run --calibrate --sensitivity"),
+    evaluate: example("kdbirl evaluate run --world grid/world.json"),
+    compare: example("kdbirl compare --env gridworld:2 --methods kdbirl,birl,avril --rows 10,100", "--out grid"),
+    report: example("kdbirl report run --no-rows --open"),
+    studio: example("kdbirl studio runs --open"),
+    reproduce: example("kdbirl reproduce contraction --quick --out reproduction"),
+    doctor: example("kdbirl doctor --json"),
+}
+for verb, shown in EXAMPLES.items():
+    app.command(cls=Verb, epilog=shown)(verb)
 
 
 def _print_version(wanted: bool) -> bool:
@@ -67,7 +72,16 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Entry point of the process: set it up, run the verb, exit. Nothing else in the package touches the process."""
     compilation_cache.switch_on()
     _show_only_our_warnings()
+    _keep_native_code_quiet()
+    with suppress(AttributeError):  # a file name may be any bytes: shown with backslashes
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    signal.signal(signal.SIGTERM, _stop)
     sys.exit(run(arguments))
+
+
+def _stop(*_: object) -> NoReturn:
+    """A polite kill (a cluster's time limit, a container that is stopped) is like Ctrl-C: what was done is kept."""
+    raise KeyboardInterrupt
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -78,6 +92,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if code == INTERRUPTED:
             return _sentence("Stopped.", INTERRUPTED)
         return code if isinstance(code, int) else 0
+    except Interrupted as stop:
+        return _sentence(str(stop), INTERRUPTED)
     except (KDBIRLError, typer.TyperException) as mistake:
         return _sentence(_text_of(mistake), 2)
     except BrokenPipeError:  # whoever read our output has gone, as with `| head`
@@ -95,12 +111,17 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _text_of(mistake: Exception) -> str:
-    text = mistake.format_message() if isinstance(mistake, typer.TyperException) else str(mistake)
-    return " ".join(text.split())
+    if not isinstance(mistake, typer.TyperException):
+        return " ".join(str(mistake).split())
+    text = re.sub(r", unable to parse string as an? \w+$", "", " ".join(mistake.format_message().split()))
+    context = getattr(mistake, "ctx", None)
+    if context is not None and text.endswith(".") and "Did you mean" not in text:  # what is missing, or no such verb
+        text += f" See {context.command_path} --help."
+    return text
 
 
 def _sentence(text: str, code: int) -> int:
-    print(f"kdbirl: {text}", file=sys.stderr)
+    print(f"kdbirl: {printable(text)}", file=sys.stderr)
     return code
 
 
@@ -112,6 +133,22 @@ def _unexpected(problem: Exception) -> int:
         traceback.print_exception(problem)
     what = " ".join(f"{type(problem).__name__}: {problem}".split())
     return _sentence(f"this is a fault in kdbirl ({what}). KDBIRL_TRACEBACK=1 shows where it happened.", 1)
+
+
+def _keep_native_code_quiet() -> None:
+    """Rust's panics and XLA's logs go past Python, straight to file 2; what we have to say goes where that led before.
+
+    A damaged Parquet file is one sentence then, not a sentence after a panic. KDBIRL_TRACEBACK leaves all as it is.
+    """
+    if os.environ.get("KDBIRL_TRACEBACK"):
+        return
+    with suppress(OSError, ValueError, AttributeError):  # no such file, or a stream of somebody else's
+        if sys.stderr.fileno() == 2:
+            ours = os.dup(2)
+            sys.stderr = os.fdopen(ours, "w", buffering=1, encoding=sys.stderr.encoding, errors="backslashreplace")
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, 2)
+            os.close(nowhere)
 
 
 def _show_only_our_warnings() -> None:
@@ -131,4 +168,4 @@ def _one_line(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    print(f"kdbirl: warning: {' '.join(str(message).split())}", file=file or sys.stderr)
+    print(f"kdbirl: warning: {printable(' '.join(str(message).split()))}", file=file or sys.stderr)

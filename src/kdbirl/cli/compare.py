@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kdbirl.cli.saying import at_home, say
+
 if TYPE_CHECKING:
     from kdbirl.experiments.comparison import Comparison
 
@@ -26,7 +28,8 @@ def compare(
         str,
         tested(
             metavar="NAMES",
-            help="kdbirl,birl,birl-tuned,avril,avril-prior,avril-q,npe,maxent,cloning,prior: some of them, or all.",
+            help="all, or some of: kdbirl, birl, birl-tuned, avril, avril-prior, avril-q, npe, maxent, cloning, prior; "
+            "with commas between.",
         ),
     ] = "all",
     tasks: Annotated[int, tested(metavar="N", help="Test tasks of each seed.")] = 1,
@@ -57,17 +60,23 @@ def compare(
     quick: Annotated[bool, output("--quick", help="Few tasks, seeds and steps: a look, no result.")] = False,
     out: Annotated[Path, output(metavar="DIR", help="Directory to make, or one of an earlier run to go on with.")],
     as_json: Annotated[bool, output("--json", help="Print one JSON object instead of text.")] = False,
+    scheduler: Annotated[
+        str | None,
+        output(metavar="ADDRESS", help="A Dask scheduler, such as tcp://10.0.0.1:8786: a seed on each worker."),
+    ] = None,
     quiet: Annotated[bool, output("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Methods x test tasks x rows x seeds: a table of EVD, regret, log density, coverage and time, and a figure."""
     import time
 
+    from kdbirl.cluster import maybe_connected
     from kdbirl.evaluation.comparison_table import summary, summary_text
     from kdbirl.evaluation.contenders import CONTENDERS, Budget
     from kdbirl.experiments.comparison import Comparison
     from kdbirl.experiments.comparison_directory import ComparisonDirectory
     from kdbirl.progress import for_stream
     from kdbirl.report.run_directory import as_json as json_text
+    from kdbirl.unfinished import interruptible, sole_user
 
     study = Comparison(
         env=env,
@@ -82,21 +91,23 @@ def compare(
         prior=prior,
         budget=Budget(draws=draws, steps=steps if steps is not None else 200 if quick else 2000),
     )
-    place = ComparisonDirectory(out.expanduser(), env)
+    place = ComparisonDirectory(at_home(out), env)
     _check(study)
     start = time.perf_counter()
-    with closing(for_stream(sys.stderr, quiet or as_json)) as progress:
-        found = study.run(place.cells, progress)
-    table = summary(found)
-    files = place.write(study, found, table, time.perf_counter() - start)
+    place.path.mkdir(exist_ok=True)
+    with sole_user(place.path), interruptible(f"{out}/cells"):
+        with closing(for_stream(sys.stderr, quiet or as_json)) as progress, maybe_connected(scheduler) as cluster:
+            found = study.run(place.cells, progress, cluster)
+        table = summary(found)
+        files = place.write(study, found, table, time.perf_counter() - start)
     if as_json and not quiet:
         content = {"out": str(out), "files": [str(path) for path in files], "summary": table}
-        typer.echo(json_text(content | {"configuration": study.configuration()}), nl=False)
+        say(json_text(content | {"configuration": study.configuration()}), nl=False)
     elif not quiet:
         title = f"{env}: means over {seeds_text(study.seeds)} ± standard errors"
         labels = {name: one.label for name, one in CONTENDERS.items()}
         listed = "\n".join(f"  {path}" for path in files)
-        typer.echo(f"{summary_text(table, labels, title)}\n\nFiles:\n{listed}")
+        say(f"{summary_text(table, labels, title)}\n\nFiles:\n{listed}")
 
 
 def seeds_text(count: int) -> str:

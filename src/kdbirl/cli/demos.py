@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kdbirl.cli.saying import at_home, say
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -88,6 +90,7 @@ def demos(
     quiet: Annotated[bool, output("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Demonstrations of training tasks and of an expert, made in a world."""
+    options = dict(locals())
     from kdbirl.demos.rollouts import make_bank
     from kdbirl.envs.named import named_world
     from kdbirl.envs.reward_text import parse_reward
@@ -97,8 +100,9 @@ def demos(
     from kdbirl.report.demos_directory import FILES, POLICY, demos_text, fit_command, write_demos
     from kdbirl.report.run_directory import as_json as json_text
     from kdbirl.report.run_directory import refuse_existing
+    from kdbirl.unfinished import request_of, resumable
 
-    out = out.expanduser()
+    out = at_home(out)
     refuse_existing(out)
     world = named_world(env, discount, planning_horizon)
     truth = parse_reward(true_reward, world)
@@ -106,14 +110,11 @@ def demos(
     tasks, origin = _training_rewards(world, rewards, one_per_state, random_rewards, reward_prior, seeds["rewards"])
     expert_temperature = temperature if expert_temperature is None else expert_temperature
     expert_noise = noise if expert_noise is None else expert_noise
-    with closing(for_stream(sys.stderr, quiet or as_json)) as progress:
+    with resumable(out, request_of(options)), closing(for_stream(sys.stderr, quiet or as_json)) as progress:
         policies = _policies(world, [truth, *tasks.values()], policy, seeds["training"], progress)
-        progress.update("demonstrations", 0, 3, "of the expert")
         own_choices = (expert_episodes, horizon, seeds["expert"], expert_temperature, expert_noise)
         expert = _expert(world, truth, policies, *own_choices)
-        progress.update("demonstrations", 1, 3, f"of {len(tasks)} training tasks")
-        bank = make_bank(world, tasks, episodes, horizon, seeds["training"], temperature, noise, policies)
-        progress.update("demonstrations", 2, 3, "written to files")
+        bank = make_bank(world, tasks, episodes, horizon, seeds["training"], temperature, noise, policies, progress)
         quality, own = _quality(temperature, noise), _quality(expert_temperature, expert_noise)
         made: dict[str, Any] = {
             "rewards": origin,
@@ -134,9 +135,9 @@ def demos(
     if as_json and not quiet:
         files = {name: str(out / name) for name in (FILES if policies is None else FILES | POLICY)}
         content = {"out": str(out), "files": files, "env": env, "discount": world.discount, "horizon": horizon}
-        typer.echo(json_text(content | {"made": made}), nl=False)
+        say(json_text(content | {"made": made}), nl=False)
     elif not quiet:
-        typer.echo(demos_text(out, bank, expert, record, world))
+        say(demos_text(out, bank, expert, record, world))
 
 
 def _policies(
@@ -203,10 +204,12 @@ def _random_rewards(world: "World", count: int, prior: list[str], seed: int) -> 
     import numpy as np
 
     from kdbirl.errors import InputError
+    from kdbirl.limits import MEMORY_BYTES
     from kdbirl.posterior.product_prior import parse_priors
 
     if count < 1:
         raise InputError(f"--random-rewards {count} should be a number of tasks, at least 1.")
+    MEMORY_BYTES.check(8 * count * len(world.feature_names), "--random-rewards: so many tasks do not fit")
     drawn = parse_priors(prior).for_parameters(len(world.feature_names), world.feature_names)
     vectors = drawn.sample(np.random.default_rng(seed), count)
     return {str(k): vector for k, vector in enumerate(vectors)}, f"{count} drawn from {' '.join(prior)}"

@@ -7,9 +7,14 @@ from typing import Annotated
 
 import typer
 
+from kdbirl.cli.saying import at_home, say
+
 
 def diagnose(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory that kdbirl fit made.")],
+    task: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of a run of many test tasks (fit --expert-task): this one.")
+    ] = None,
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="Leave out each training task in turn: do intervals hold the truth?")
     ] = False,
@@ -25,24 +30,28 @@ def diagnose(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Can this posterior be trusted? What the tasks inform, where the expert goes, what held-out tasks say."""
+    options = dict(locals())
     from kdbirl.envs.world_file import read_world
     from kdbirl.evaluation.diagnose import diagnose as judged
     from kdbirl.methods.model_file import load_model
     from kdbirl.posterior.storage import load_posterior
     from kdbirl.progress import for_stream
-    from kdbirl.report.diagnosis_directory import diagnosis_json, free_place, write_diagnosis
+    from kdbirl.report.diagnosis_directory import NAME, diagnosis_json, free_place, write_diagnosis
     from kdbirl.report.diagnosis_text import diagnosis_text
-    from kdbirl.report.html import renew_report
+    from kdbirl.report.html import write_report
+    from kdbirl.report.tasks_directory import run_of
+    from kdbirl.unfinished import request_of, resumable, sole_user
 
-    run = run.expanduser()
+    run = run_of(at_home(run), task)
     place = free_place(run)
-    mdp = None if world is None else read_world(world.expanduser()).world()
-    posterior, model = load_posterior(run / "posterior.nc"), load_model(run / "model.npz")
-    with closing(for_stream(sys.stderr, quiet or as_json)) as progress:
-        found = judged(model, posterior, calibrate, sensitivity, plan, mdp, progress)
-    write_diagnosis(found, run, place)
-    renew_report(run)
+    mdp = None if world is None else read_world(at_home(world)).table()
+    with sole_user(run), resumable(run / NAME, request_of(options)):
+        posterior, model = load_posterior(run / "posterior.nc"), load_model(run / "model.npz")
+        with closing(for_stream(sys.stderr, quiet or as_json)) as progress:
+            found = judged(model, posterior, calibrate, sensitivity, plan, mdp, progress)
+        write_diagnosis(found, run, place)
+        write_report(run)
     if as_json and not quiet:
-        typer.echo(diagnosis_json(found, run), nl=False)
+        say(diagnosis_json(found, run), nl=False)
     elif not quiet:
-        typer.echo(f"{diagnosis_text(found, sys.stdout.isatty())}\n\nFindings and figures are in {place}.")
+        say(f"{diagnosis_text(found, sys.stdout.isatty())}\n\nFindings and figures are in {place}.")

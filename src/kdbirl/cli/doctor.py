@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from kdbirl.cli.compilation_cache import cache_directory
+from kdbirl.cli.saying import say
 from kdbirl.installation import Installation, inspect_installation
 
 _MARKS = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
@@ -13,12 +14,14 @@ _MARKS = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
 
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but problems.")] = False,
 ) -> None:
     """Check Python, packages, JAX device, float64, memory and extras. Exit code 1 if something needed is missing."""
     installation = inspect_installation(cache_directory())
-    typer.echo(json.dumps(installation.to_dict(), indent=2) if as_json else _lines(installation))
+    if not quiet:
+        say(json.dumps(installation.to_dict(), indent=2) if as_json else _lines(installation))
     if not installation.ok:
-        typer.echo(f"kdbirl: {installation.sentence}", err=True)
+        say(f"kdbirl: {installation.sentence}", err=True)
         raise typer.Exit(1)
 
 

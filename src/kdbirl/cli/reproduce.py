@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from kdbirl.cli.saying import at_home, say
+
 
 def reproduce(
     experiments: Annotated[
@@ -32,7 +34,7 @@ def reproduce(
     ] = False,
     seeds: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Seeds; fewer than 10 decide no claim. Not given: 10 or 12, quick 2 or 3."),
+        typer.Option(metavar="N", help="Seeds; fewer than 10 decide no claim. Not given: 10 to 20, quick 2 or 3."),
     ] = None,
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Directory to make, or one of an earlier run to go on with.")
@@ -49,19 +51,22 @@ def reproduce(
     from kdbirl.experiments.request import Request
     from kdbirl.progress import for_stream
     from kdbirl.report.run_directory import as_json as json_text
+    from kdbirl.unfinished import interruptible, sole_user
 
     request = Request(quick, seeds, tuple(variant or VARIANTS))
-    asked, place = chosen(experiments), Reproduction(out.expanduser())
+    asked, place = chosen(experiments), Reproduction(at_home(out))
     claims, files = [], []
-    with closing(for_stream(sys.stderr, quiet or as_json)) as progress:
-        for experiment in asked:
-            found, written = experiment.reproduce(place, request, progress)
-            claims += found
-            files += [path for path in written if path not in files]
-    files.append(write_page(place.path, list(EXPERIMENTS)))
+    place.path.mkdir(exist_ok=True)
+    with sole_user(place.path), interruptible(str(out)):
+        with closing(for_stream(sys.stderr, quiet or as_json)) as progress:
+            for experiment in asked:
+                found, written = experiment.reproduce(place, request, progress)
+                claims += found
+                files += [path for path in written if path not in files]
+        files.append(write_page(place.path, list(EXPERIMENTS)))
     if as_json and not quiet:
         content = {"out": str(out), "files": [str(path) for path in files], "claims": [asdict(row) for row in claims]}
-        typer.echo(json_text(content), nl=False)
+        say(json_text(content), nl=False)
     elif not quiet:
         listed = "\n".join(f"  {path}" for path in files)
-        typer.echo(f"{claims_text(claims)}\n\nFiles:\n{listed}")
+        say(f"{claims_text(claims)}\n\nFiles:\n{listed}")

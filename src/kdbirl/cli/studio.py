@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from kdbirl.cli.saying import at_home, say
+
 
 def studio(
     runs: Annotated[Path, typer.Argument(metavar="RUNS", help="A directory with run directories in it.")],
@@ -16,17 +18,16 @@ def studio(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """List runs, open their reports, compare two posteriors: a page on this machine alone, until Ctrl-C."""
+    from kdbirl.cli.browser import in_browser
     from kdbirl.report.run_directory import as_json as json_text
     from kdbirl.report.studio.server import LOOPBACK, studio_server
 
-    with studio_server(runs.expanduser(), port) as server:
+    with studio_server(at_home(runs), port) as server:
         address = f"http://{LOOPBACK}:{server.server_port}/"
         if as_json and not quiet:
-            typer.echo(json_text({"address": address, "runs": str(runs)}), nl=False)
+            say(json_text({"address": address, "runs": str(runs)}), nl=False)
         elif not quiet:
-            typer.echo(f"Open {address}    (Ctrl-C ends it)")
-        if show:
-            import webbrowser
-
-            webbrowser.open(address)
+            say(f"Open {address}    (Ctrl-C ends it)")
+        if show and not in_browser(address) and not quiet:
+            say("There is no browser here: open that address in one on this machine.", err=True)
         server.serve_forever()

@@ -12,11 +12,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kdbirl.checkpoints import forget, keep_checkpoints
+from kdbirl.errors import KDBIRLError
 from kdbirl.experiments.source_closure import PACKAGE, source_closure
 from kdbirl.files import write_text
 from kdbirl.installation import package_versions
+from kdbirl.reading import read_json
 
 DECIDING_PACKAGES = ("blackjax", "equinox", "jax", "numpy", "optax", "scipy")
+UNFINISHED = "unfinished"  # checkpoints of the cell that is being computed
 Cell = dict[str, Any]
 
 
@@ -29,16 +33,28 @@ class CellStore:
 
     def get(self, key: Mapping[str, Any], compute: Callable[[], Cell]) -> Cell:
         """The stored result of `key`, or the computed one, which is then stored. A damaged file is computed again."""
-        path = self.directory / f"{fingerprint(key, self.modules)}.json"
-        try:
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            return dict(stored["result"])
-        except (OSError, ValueError, KeyError, TypeError):
-            pass
-        text = json.dumps({"key": dict(key), "result": compute()}, sort_keys=True)
+        path, stored = self._path(key), self._stored(key)
+        if stored is not None:
+            return stored
+        with keep_checkpoints(self.directory / UNFINISHED):
+            text = json.dumps({"key": dict(key), "result": compute()}, sort_keys=True)
         self.directory.mkdir(parents=True, exist_ok=True)
         write_text(path, text + "\n")
+        forget(self.directory / UNFINISHED)
         return dict(json.loads(text)["result"])  # as a later run reads it
+
+    def has(self, key: Mapping[str, Any]) -> bool:
+        """Whether the result of `key` need not be computed."""
+        return self._stored(key) is not None
+
+    def _path(self, key: Mapping[str, Any]) -> Path:
+        return self.directory / f"{fingerprint(key, self.modules)}.json"
+
+    def _stored(self, key: Mapping[str, Any]) -> Cell | None:
+        try:
+            return dict(read_json(self._path(key), "a cell")["result"])
+        except (KDBIRLError, ValueError, KeyError, TypeError):
+            return None
 
 
 def fingerprint(key: Mapping[str, Any], modules: tuple[str, ...] = ()) -> str:

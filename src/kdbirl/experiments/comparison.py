@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from kdbirl.cluster import Cluster
 from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.demos.rollouts import make_bank, rollout, whole_number
 from kdbirl.envs.base import TabularMDP
@@ -81,9 +82,14 @@ class Comparison:
         text = self.prior or (BY_STATE if is_by_state(self.world) else BY_FEATURES)
         return parse_priors([text]).for_parameters(self.world.n_parameters, self.world.feature_names)
 
-    def run(self, store: CellStore, progress: Progress | None = None) -> list[dict[str, Any]]:
-        """One row for each seed, method, n and test task; answers already in the store are not computed again."""
+    def run(self, store: CellStore, progress: Progress | None = None, client: Any = None) -> list[dict[str, Any]]:
+        """One row for each seed, method, n and test task; answers already in the store are not computed again.
+
+        client: a `distributed.Client`: its workers answer whole seeds.
+        """
         progress = progress or Silent()
+        if client is not None:
+            self._answer_on(Cluster.of(client), store, progress)
         rows: list[dict[str, Any]] = []
         total = self.seeds * len(self.methods) * len(self.rows) * self.tasks
         for seed in range(self.seeds):
@@ -96,6 +102,20 @@ class Comparison:
                         rows.append({**key["cell"], **store.get(key, partial(trial.answer, method, n, task))})
         progress.update("comparison", total, total)
         return rows
+
+    def _answer_on(self, cluster: Cluster, store: CellStore, progress: Progress) -> None:
+        """Put the answers that are missing into the store, a seed on each worker."""
+        asked = [(method, n, task) for method in self.methods for n in self.rows for task in range(self.tasks)]
+        missing = {
+            seed: [cell for cell in asked if not store.has(self._key(cell[0], cell[1], seed, cell[2]))]
+            for seed in range(self.seeds)
+        }
+        work = [(seed, cells) for seed, cells in missing.items() if cells]
+        for (seed, cells), answers in zip(
+            work, cluster.mapped(_answers, work, (self,), progress, "comparison"), strict=True
+        ):
+            for (method, n, task), answer in zip(cells, answers, strict=True):
+                store.get(self._key(method, n, seed, task), partial(dict, answer))
 
     def _key(self, method: str, n: int, seed: int, task: int) -> dict[str, Any]:
         """Everything that decides an answer."""
@@ -114,6 +134,13 @@ class Comparison:
         """All that is written down about a run, the budget among it."""
         chosen = {**asdict(self), "prior": self.reward_prior.describe(), "world": self.world.describe()}
         return {**chosen, "methods": described(self.methods)}
+
+
+def _answers(work: tuple[int, list[tuple[str, int, int]]], study: Comparison) -> list[dict[str, Any]]:
+    """A worker's share: some cells of one seed."""
+    seed, cells = work
+    trial = _Trial(study, seed)
+    return [trial.answer(*cell) for cell in cells]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,6 @@ DIR/cells/                          single answers: an interrupted run goes on f
 """
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from kdbirl.experiments.comparison import MODULES, NAME, Comparison
 from kdbirl.experiments.directory import FORMATS, _save
 from kdbirl.files import write_text
 from kdbirl.installation import is_writable, package_versions
+from kdbirl.reading import read_json
 from kdbirl.report.run_directory import as_json
 
 
@@ -50,8 +50,8 @@ class ComparisonDirectory:
         if not (self.path / "cells").is_dir():
             raise FileProblem(f"{self.path} is not empty and holds no comparison to go on with; choose another.")
         try:
-            known = json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))["configuration"]["env"]
-        except (OSError, ValueError, KeyError, TypeError):  # interrupted before its end: the cells know their world
+            known = read_json(self.path / "manifest.json", "a manifest")["configuration"]["env"]
+        except (FileProblem, KeyError, TypeError):  # interrupted before its end: the cells know their world
             return
         if known != self.env:
             raise FileProblem(f"{self.path} holds a comparison in {known}; choose another directory for {self.env}.")

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kdbirl.csv_cells import guarded
 from kdbirl.errors import FileProblem
 from kdbirl.experiments.cell_store import CellStore
 from kdbirl.experiments.experiment import Experiment, Part, Row
@@ -107,7 +108,9 @@ def table_text(rows: Sequence[Row]) -> str:
 
 def _short(value: Any) -> Any:
     """Numbers to nine digits: what differs less is rounding."""
-    return f"{value:.9g}" if isinstance(value, float) else value
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    return guarded(value) if isinstance(value, str) else value
 
 
 def _save(figure: "Figure", path: Path) -> Path:

@@ -10,13 +10,15 @@ import numpy as np
 from kdbirl.experiments import fig1_claims
 from kdbirl.experiments.cell_store import Cell, CellStore
 from kdbirl.experiments.experiment import Experiment, Part
+from kdbirl.experiments.grid_baselines import avril_cells, birl_cell
 from kdbirl.experiments.grid_measures import expected_distance, mass_near
-from kdbirl.experiments.grid_posteriors import FULL, METHODS, QUICK, baseline_cells, kdbirl_cell
+from kdbirl.experiments.grid_posteriors import FULL, QUICK, kdbirl_cell
 from kdbirl.experiments.grid_settings import FIG1, GridSetting
 from kdbirl.experiments.quick_settings import sized
 from kdbirl.experiments.request import Request
 from kdbirl.progress import Progress
 
+METHODS = ("kdbirl", "birl", "avril", "avril-prior")
 NAME, SEEDS, QUICK_SEEDS = "fig1", 12, 2
 Row = dict[str, Any]
 
@@ -25,12 +27,14 @@ def measure(variant: str, request: Request, store: CellStore, progress: Progress
     """All four posteriors of every seed, what they say about R*, and the figure of a typical seed."""
     setting, effort = sized(FIG1[variant], request.quick), request.size(FULL, QUICK)
     seeds = request.count(SEEDS, QUICK_SEEDS)
-    cells: list[dict[str, Cell]] = []
+    found: dict[str, list[Cell]] = {"kdbirl": [], "birl": []}
     for seed in range(seeds):
         progress.update(NAME, seed, seeds, variant)
-        cells.append(
-            {"kdbirl": kdbirl_cell(store, setting, seed, effort), **baseline_cells(store, setting, seed, effort)}
-        )
+        found["kdbirl"].append(kdbirl_cell(store, setting, seed, effort))
+        found["birl"].append(birl_cell(store, setting, seed, effort))
+    found["avril"] = avril_cells(store, setting, seeds, effort, informative=False)
+    found["avril-prior"] = avril_cells(store, setting, seeds, effort, informative=True)
+    cells = [{method: own[seed] for method, own in found.items()} for seed in range(seeds)]
     progress.update(NAME, seeds, seeds, variant)
     rows, shown = table(cells, setting), typical([cell["kdbirl"] for cell in cells], setting)
     numbers = {
@@ -85,6 +89,6 @@ def typical(cells: Sequence[Cell], setting: GridSetting) -> int:
 EXPERIMENT = Experiment(
     NAME,
     "Figure 1: marginal posteriors in the 2x2 grid",
-    ("grid_posteriors",),
+    ("grid_posteriors", "grid_baselines"),
     {variant: partial(measure, variant) for variant in FIG1},
 )

@@ -76,7 +76,8 @@ def claims(variant: str, rows: Rows, quick: bool) -> list[Claim]:
 def _of_world(world: str, variant: str, rows: Rows, quick: bool) -> list[Claim]:
     evd = {method: array(rows, world, method, "evd") for method in ("kdbirl", *LABELS)}
     prior, sizes = array(rows, world, "kdbirl", "prior_evd"), row_counts(rows)
-    few = {method: values[:, :, sizes < LOW_DATA] for method, values in evd.items()}
+    shared = min(len(values) for values in evd.values())  # methods are compared over the seeds that all of them have
+    few = {method: values[:shared][:, :, sizes < LOW_DATA] for method, values in evd.items()}
     nearest = int(np.argmin(np.abs(sizes - QUARTER_AT)))
     found: dict[str, PerSeed] = {f"evd-against-{other}": worst_star(few["kdbirl"] - few[other]) for other in LABELS}
     found["less-spread"] = spread(few["kdbirl"]) - spread(few["avril-prior"])

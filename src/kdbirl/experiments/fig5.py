@@ -10,17 +10,17 @@ from jaxtyping import Float
 
 from kdbirl.experiments.cell_store import Cell, CellStore
 from kdbirl.experiments.experiment import Experiment, Part
-from kdbirl.experiments.fig4 import FULL_EFFORT, MODULES, QUICK_EFFORT, study
+from kdbirl.experiments.fig4 import FULL_EFFORT, MODULES, QUICK_EFFORT, QUICK_SEEDS, SEEDS, study
 from kdbirl.experiments.grid_measures import CONCENTRATED, NEAR
 from kdbirl.experiments.ledger import Claim
 from kdbirl.experiments.patient_cells import Study
 from kdbirl.experiments.patient_settings import SETTINGS
+from kdbirl.experiments.patient_worlds import LATENTS, NAMES
 from kdbirl.experiments.request import Request
 from kdbirl.experiments.statement import Statement
 from kdbirl.progress import Progress
 
 NAME = "fig5"
-SEEDS, QUICK_SEEDS = 20, 2
 FIFTH = 4
 EXPERT_ROWS = 500  # of the scripts
 POINTS, QUICK_POINTS = 24**3, 6**3  # of the prior: a grid
@@ -50,7 +50,7 @@ def statements(world: str) -> tuple[Statement, Statement]:
 
 def measure(variant: str, request: Request, store: CellStore, progress: Progress) -> Part:
     """The posterior of every seed, and the figure of the seed of median distance."""
-    seeds, quick = request.count(SEEDS, QUICK_SEEDS), request.quick
+    seeds, quick = request.count(SEEDS[variant], QUICK_SEEDS), request.quick
     n, count = request.size(EXPERT_ROWS, max(QUICK_EFFORT.rows)), request.size(POINTS, QUICK_POINTS)
     rows: list[Row] = []
     shown: dict[str, list[dict[str, list[float]]]] = {}
@@ -119,7 +119,7 @@ def _part(variant: str, numbers: dict[str, Any], seeds: int, quick: bool) -> Par
         f"Figure 5, {variant}: KD-BIRL's marginal posteriors of the three weights for a fifth w* (dashed), from "
         f"{numbers['configuration']['n']} expert rows; the seed of median distance from w*. Dotted: the prior."
     )
-    names = [f"w{j + 1}" for j in range(len(setting.stars()[FIFTH]))]
+    names = NAMES if setting.phi == "named" else [f"latent {j + 1}" for j in range(LATENTS)]
     figures = {name: plot_weight_marginals(numbers["shown"], setting.stars()[FIFTH].tolist(), names)}
     found = claims(variant, numbers["rows"], quick)
     tidy = [{**row, **{f"mass_near_{j}": m for j, m in enumerate(row["mass_near"])}} for row in numbers["rows"]]

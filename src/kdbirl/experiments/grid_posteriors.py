@@ -1,8 +1,4 @@
-"""The posteriors of the grid figures, as cells: KD-BIRL, BIRL, AVRIL and AVRIL with the informative prior.
-
-Each cell is keyed by what decides it. The baselines never see a training task (the informative prior is two numbers),
-so that variants which share the expert share their cells too.
-"""
+"""KD-BIRL's posteriors of the grid figures, as cells, and how long everything on the grids is run."""
 
 import warnings
 from collections.abc import Mapping
@@ -17,9 +13,6 @@ from kdbirl.experiments.cell_store import Cell, CellStore
 from kdbirl.experiments.grid_data import GridData
 from kdbirl.experiments.grid_settings import DISCOUNTS, GridSetting
 from kdbirl.features import FeatureMap, GridCoordinates, OneHot
-from kdbirl.methods.avril import AVRIL
-from kdbirl.methods.birl import BIRL
-from kdbirl.methods.informative_prior import RewardPrior, informative_prior
 from kdbirl.methods.kdbirl import KDBIRL
 from kdbirl.posterior.auto import Auto
 from kdbirl.posterior.mcmc import Metropolis
@@ -27,7 +20,6 @@ from kdbirl.posterior.priors import parse_prior
 from kdbirl.posterior.result import Posterior
 from kdbirl.posterior.sampler import Sampler
 
-METHODS = ("kdbirl", "birl", "avril", "avril-prior")
 KEPT = 1000  # draws of a cell that are stored
 DIGITS = 5  # of a stored draw
 
@@ -63,21 +55,6 @@ def kdbirl_cell(store: CellStore, setting: GridSetting, seed: int, effort: Effor
     return store.get(key, partial(_kdbirl, GridData(setting, seed, effort.discounts), effort, choices))
 
 
-def baseline_cells(store: CellStore, setting: GridSetting, seed: int, effort: Effort) -> dict[str, Cell]:
-    """BIRL, AVRIL and AVRIL with the informative prior of this setting's bank."""
-    data = GridData(setting, seed, effort.discounts)
-    own = {"size": setting.size, "truth": setting.truth, "n": setting.expert_rows, "experts": setting.experts}
-    key = {**own, "seed": seed, "effort": asdict(effort)}
-    with_prior = informative_prior(data.bank)
-    priors = {"avril": RewardPrior(), "avril-prior": RewardPrior(with_prior.mean, with_prior.sd)}
-    found = {"birl": store.get({"method": "birl", "prior": setting.prior, **key}, partial(_birl, data, effort))}
-    for name, prior in priors.items():
-        found[name] = store.get(
-            {"method": "avril", "prior": asdict(prior), **key}, partial(_avril, data, effort, prior)
-        )
-    return found
-
-
 def features_of(setting: GridSetting) -> FeatureMap:
     """One-hot states and actions, as the appendix has them; or phi = [x, y], raw."""
     return OneHot() if setting.parameters == "state" else GridCoordinates(setting.size)
@@ -104,22 +81,6 @@ def _kdbirl(data: GridData, effort: Effort, choices: Mapping[str, str]) -> Cell:
         "identifiability": model.identifiability().sentence,
         "rank": model.identifiability().rank,
     }
-
-
-def _birl(data: GridData, effort: Effort) -> Cell:
-    """alpha = 1 and Eq. 2 of the paper: p(s, a | R) ~ exp(alpha Q*), over states and actions."""
-    model = BIRL(data.world, parse_prior(data.setting.prior), alpha=1.0, likelihood="joint", sampler=effort.sampler)
-    return stored(model.posterior(data.expert, seed=data.seed))
-
-
-def _avril(data: GridData, effort: Effort, prior: RewardPrior) -> Cell:
-    """alpha = gamma = delta = 1: inverse temperature, discount and weight of the TD term; the scripts' own quirks
-    with the scripts' experts."""
-    make = AVRIL.released if data.setting.experts == "walkers" else AVRIL
-    model = make(discount=1.0, beta=1.0, td_weight=1.0, steps=effort.avril_steps, prior=prior).fit(data.bank)
-    posterior = model.posterior(data.episodes, seed=data.seed)
-    outcome = posterior.settings["training"]["outcome"]
-    return stored(posterior) | {"outcome": outcome, "prior": [prior.mean, prior.sd]}
 
 
 def stored(posterior: Posterior) -> Cell:

@@ -10,8 +10,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from kdbirl.csv_cells import guarded, unguarded
 from kdbirl.errors import FileProblem, InputError
 from kdbirl.files import write_text
+from kdbirl.reading import opened
 
 Verdict = Literal["holds", "does not hold", "cannot be decided", "not decided (quick)"]
 VERDICTS: tuple[Verdict, ...] = ("holds", "does not hold", "cannot be decided", "not decided (quick)")
@@ -64,7 +66,8 @@ def ledger_text(claims: Sequence[Claim]) -> str:
     stream = io.StringIO()
     writer = csv.DictWriter(stream, [field.name for field in fields(Claim)], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(asdict(claim) for claim in claims)
+    for claim in claims:
+        writer.writerow({k: guarded(v) if isinstance(v, str) else v for k, v in asdict(claim).items()})
     return stream.getvalue()
 
 
@@ -72,18 +75,18 @@ def read_ledger(path: Path) -> list[Claim]:
     """The claims of a ledger; none where there is no file."""
     if not path.exists():
         return []
-    with path.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
     try:
+        with opened(path, "expected a ledger of claims") as stream:
+            rows = list(csv.DictReader(io.StringIO(stream.read().decode("utf-8"), newline="")))
         return [_claim(row) for row in rows]
-    except (KeyError, TypeError, ValueError) as problem:
+    except (AttributeError, KeyError, TypeError, ValueError, csv.Error) as problem:
         raise FileProblem(
             f"{path} is not a ledger of claims ({problem}); move it away, or choose another directory."
         ) from problem
 
 
 def _claim(row: dict[str, str]) -> Claim:
-    values: dict[str, Any] = {field.name: row[field.name] for field in fields(Claim)}
+    values: dict[str, Any] = {field.name: unguarded(row[field.name]) for field in fields(Claim)}
     for name, kind in (("number", float), ("low", float), ("high", float), ("seeds", int)):
         values[name] = kind(values[name])
     return Claim(**values)

@@ -1,36 +1,31 @@
-"""`index.html` of a reproduction: figures, ledger and commands in one file that opens from disk.
+"""`index.html` of a reproduction: figures, ledger and commands in one file that opens from disk. It looks as reports.
 
 It is made from what stands in the directory, the manifests and the ledger, so that parts which were run one after the
 other stand on one page.
 """
 
-import base64
-import html
-import json
 import math
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kdbirl.experiments.ledger import FILE, VERDICTS, Claim, read_ledger
+from kdbirl.experiments.ledger import FILE, VARIANTS, VERDICTS, Claim, read_ledger
 from kdbirl.files import write_text
+from kdbirl.limits import JSON_BYTES
+from kdbirl.reading import opened, read_json
+from kdbirl.report.page import elements
+from kdbirl.report.page.command import command_of
+from kdbirl.report.page.shell import Section, page
 
 PAGE = "index.html"
-_CLASSES = dict(zip(VERDICTS, ("green", "red", "amber", "grey"), strict=True))
-_STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
-h2 { margin-top: 2.5rem; border-bottom: 1px solid #8886; }
-table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .6rem; text-align: left; vertical-align: top; border-bottom: 1px solid #8884; }
-td.number { white-space: nowrap; }
-img { max-width: 100%; height: auto; background: #fff; }
-figure { margin: 1.5rem 0; } figcaption { font-size: .9rem; opacity: .85; max-width: 60rem; }
-.scroll { overflow-x: auto; }
-.verdict { white-space: nowrap; font-weight: 600; border-left: .35rem solid #888; padding-left: .4rem; }
-.green { border-color: #2e7d32; } .amber { border-color: #b26a00; } .red { border-color: #c62828; }
-code { background: #8882; padding: .1rem .3rem; border-radius: .2rem; }
-"""
+EXPECTED = "expected what kdbirl reproduce wrote; move it away, or choose another directory"
+LEAD = (
+    "KD-BIRL: Kernel Density Bayesian Inverse Reinforcement Learning (TMLR 2024). Each claim is decided by one number "
+    "a seed: its mean, its 95 % interval over seeds, and the line that it must cross. Variants: printed, as the text "
+    "says; released, as the authors' scripts do it; ours."
+)
+_COLOURS: dict[str, str] = dict(zip(VERDICTS, ("green", "red", "amber", "not assessed"), strict=True))
 
 
 def write_page(directory: Path, order: Sequence[str]) -> Path:
@@ -42,71 +37,101 @@ def write_page(directory: Path, order: Sequence[str]) -> Path:
 def page_text(directory: Path, order: Sequence[str]) -> str:
     """The page. Everything that came from files is escaped."""
     claims = read_ledger(directory / FILE)
-    body = [
-        "<h1>The paper, reproduced</h1>",
-        "<p>KD-BIRL: Kernel Density Bayesian Inverse Reinforcement Learning (TMLR 2024). Each claim is decided by one "
-        "number a seed: its mean, its 95 % interval over seeds, and the line that it must cross. Variants: "
-        "<b>printed</b>, as the text says; <b>released</b>, as the authors' scripts do it; <b>ours</b>.</p>",
-        _counts(claims),
-        *(section for name in order for section in _section(directory / name, name, claims)),
-    ]
-    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    title = "<title>KD-BIRL, reproduced</title>"
-    start = f'<!doctype html>\n<html lang="en"><head>{head}{title}<style>{_STYLE}</style></head>\n<body>'
-    return "\n".join([start, *body, "</body></html>", ""])
+    found = [_section(directory / name, name, claims) for name in order]
+    sections = [Section("claims", "All claims", _counts(claims)), *(part for part in found if part is not None)]
+    return page("The paper, reproduced", sections, LEAD)
 
 
 def _counts(claims: Sequence[Claim]) -> str:
     """How many claims hold, in each variant."""
-    variants = dict.fromkeys(claim.variant for claim in claims)
-    head = "".join(f'<th scope="col">{html.escape(verdict)}</th>' for verdict in VERDICTS)
-    lines = [f'<tr><th scope="col">variant</th>{head}</tr>']
-    for variant in variants:
+    lines = []
+    for variant in dict.fromkeys(claim.variant for claim in claims):
         own = [claim.verdict for claim in claims if claim.variant == variant]
-        cells = "".join(f"<td>{own.count(verdict)}</td>" for verdict in VERDICTS)
-        lines.append(f'<tr><th scope="row">{html.escape(variant)}</th>{cells}</tr>')
-    return f"<table>{''.join(lines)}</table>"
+        lines.append((variant, *(own.count(verdict) for verdict in VERDICTS)))
+    return elements.table(["variant", *VERDICTS], lines, "Claims by verdict")
 
 
-def _section(folder: Path, name: str, claims: Sequence[Claim]) -> Iterator[str]:
-    """One experiment: its command, figures and claims; nothing where it was not run."""
-    manifests = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("manifest*.json"))]
-    own = [claim for claim in claims if claim.experiment == name]
+def _section(folder: Path, name: str, claims: Sequence[Claim]) -> Section | None:
+    """One experiment: its command, figures and claims; None where it was not run."""
+    manifests = [read_json(path, EXPECTED) for path in sorted(folder.glob("manifest*.json"))]
     if not manifests:
-        return
-    yield f"<h2>{html.escape(str(manifests[0].get('title', name)))}</h2>"
-    yield f"<p><code>kdbirl reproduce {html.escape(name)}</code>, {_seeds(manifests)}</p>"
-    for manifest in manifests:
-        yield from _figures(folder, manifest)
-    yield _ledger(own)
+        return None
+    own = [claim for claim in claims if claim.experiment == name]
+    body = elements.code(_command(name, manifests)) + elements.paragraph(_made(manifests), "note")
+    body += "".join(_figures(folder, manifest) for manifest in manifests) + _ledger(own)
+    return Section(_identifier(name), str(manifests[0].get("title", name)), body)
 
 
-def _seeds(manifests: Sequence[dict[str, Any]]) -> str:
-    counts = sorted({len(manifest["seeds"]) for manifest in manifests})
-    return f"{' or '.join(str(count) for count in counts)} seeds"
+def _identifier(name: str) -> str:
+    return "experiment-" + re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")
 
 
-def _figures(folder: Path, manifest: dict[str, Any]) -> Iterator[str]:
-    captions = manifest.get("captions", {})
-    for file in manifest["outputs"]:
-        path = folder / file
-        if path.suffix == ".png" and path.is_file():
-            words = html.escape(captions.get(path.stem, path.stem))
-            data = base64.b64encode(path.read_bytes()).decode()
-            image = f'<img alt="{words}" src="data:image/png;base64,{data}">'
-            yield f"<figure>{image}<figcaption>{words}</figcaption></figure>"
+def _command(name: str, manifests: Sequence[Mapping[str, Any]]) -> str:
+    """What repeats these parts: variants where not all are here, and the number of seeds where they agree."""
+    parts = {str(manifest.get("part", name)).removeprefix(name).strip("-") for manifest in manifests}
+    variants = [variant for variant in VARIANTS if variant in parts]
+    counts = _seeds(manifests)
+    given = {
+        "variant": variants if variants and len(variants) < len(VARIANTS) else None,
+        "quick": any(_is_quick(manifest) for manifest in manifests),
+        "seeds": counts.pop() if len(counts) == 1 else None,
+    }
+    return command_of(given, f"reproduce {name}", "reproduction")
+
+
+def _seeds(manifests: Sequence[Mapping[str, Any]]) -> set[int]:
+    """How many seeds the parts have; a manifest is a file, and may hold anything."""
+    listed = [manifest.get("seeds") for manifest in manifests]
+    return {len(seeds) for seeds in listed if isinstance(seeds, list)}
+
+
+def _is_quick(manifest: Mapping[str, Any]) -> bool:
+    configuration = manifest.get("configuration")
+    return bool(configuration.get("quick")) if isinstance(configuration, Mapping) else False
+
+
+def _seconds(manifest: Mapping[str, Any]) -> float:
+    timings = manifest.get("timings")
+    seconds = timings.get("seconds", 0.0) if isinstance(timings, Mapping) else 0.0
+    return seconds if isinstance(seconds, float) and math.isfinite(seconds) else 0.0
+
+
+def _made(manifests: Sequence[Mapping[str, Any]]) -> str:
+    """When, with how many seeds, and how long it took."""
+    counts, seconds = sorted(_seeds(manifests)), sum(map(_seconds, manifests))
+    written = max(str(manifest.get("written", "")) for manifest in manifests)[:10]
+    texts = (f"{' or '.join(map(str, counts))} seeds", f"{seconds:.0f} s" if seconds else "", written)
+    return ", ".join(text for text in texts if text) + "."
+
+
+def _figures(folder: Path, manifest: Mapping[str, Any]) -> str:
+    captions, outputs = manifest.get("captions"), manifest.get("outputs")
+    captions = captions if isinstance(captions, Mapping) else {}
+    # of this folder, whatever a manifest says
+    paths = [folder / Path(file).name for file in (outputs if isinstance(outputs, Mapping) else ())]
+    there = [path for path in paths if path.suffix == ".png" and path.is_file()]
+    return "".join(elements.png(_bytes(path), str(captions.get(path.stem, path.stem))) for path in there)
+
+
+def _bytes(path: Path) -> bytes:
+    with opened(path, EXPECTED, JSON_BYTES) as stream:
+        return stream.read()
 
 
 def _ledger(claims: Sequence[Claim]) -> str:
-    names = ("claim", "where", "variant", "verdict", "number [95 %]", "seeds", "statistic", "why")
-    head = "".join(f'<th scope="col">{name}</th>' for name in names)
-    return f'<div class="scroll"><table><tr>{head}</tr>{"".join(map(_row, claims))}</table></div>'
+    return f'<div class="cards">{"".join(map(_card, claims))}</div>' if claims else ""
 
 
-def _row(claim: Claim) -> str:
+def _card(claim: Claim) -> str:
+    """What is claimed, the verdict, the number that decided it, and why."""
+    colour = _COLOURS[claim.verdict]
     interval = "" if math.isnan(claim.low) else f" [{claim.low:.3g}, {claim.high:.3g}]"
-    verdict = f'<span class="verdict {_CLASSES[claim.verdict]}">{html.escape(claim.verdict)}</span>'  # type: ignore[index]
-    words = (html.escape(text) for text in (claim.claim, claim.where, claim.variant))
-    cells = [*words, verdict, f"{claim.number:.3g}{interval}", str(claim.seeds)]
-    cells += [html.escape(claim.statistic), html.escape(claim.why)]
-    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+    facts = f"{claim.variant}: {claim.number:.3g}{interval}, {claim.seeds} seeds; {claim.statistic}"
+    texts = ((_sentence(facts), ""), (_sentence(claim.why), ""), (claim.where, "note"))
+    body = "".join(elements.paragraph(text, kind) for text, kind in texts if text)
+    head = f"<h3>{elements.isolated(claim.claim)} {elements.badge(colour, claim.verdict)}</h3>"
+    return f'<article class="card claim {colour.replace(" ", "-")}">{head}{body}</article>'
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("." if text and text[-1] not in ".!?" else "")

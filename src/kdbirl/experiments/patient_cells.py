@@ -11,7 +11,7 @@ are shares of (best - random), so that 0 is optimal and 1 is chance.
 
 import warnings
 from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,9 @@ from jaxtyping import Float
 
 from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.errors import KDBIRLWarning
+from kdbirl.experiments.cell_groups import get_all
 from kdbirl.experiments.cell_store import Cell, CellStore
+from kdbirl.experiments.first_rows import posteriors_of_first_rows
 from kdbirl.experiments.patient_settings import PatientSetting
 from kdbirl.experiments.patient_worlds import PatientWorld, Scale
 from kdbirl.methods.avril import AVRIL
@@ -31,6 +33,7 @@ from kdbirl.posterior.priors import parse_prior
 ROWS = (10, 30, 100, 300, 1000)
 ROLLOUTS = 50  # per task, from which rows are sampled one by one (the scripts have 1,000; 5 rows of each are taken)
 DIGITS = 6
+SEEDS_TOGETHER = 2  # whose AVRIL is trained side by side, with every w* and n of each
 
 
 @dataclass(frozen=True)
@@ -67,19 +70,19 @@ class Study:
         key = self._key("kdbirl") | {"setting": asdict(self.setting), "seed": seed}
         return list(self.store.get(key, partial(self._kdbirl, seed))["rows"])
 
-    def avril(self, seed: int, informative: bool) -> list[Cell]:
-        """The same for AVRIL; with its own prior it sees no training task, and settings of one box share it."""
-        key = self._key("avril") | {"low": self.setting.low, "seed": seed, "steps": self.effort.avril_steps}
-        prior = RewardPrior()
-        if informative:
-            learnt = informative_prior(self._bank(seed), self.world.phi)
-            prior = RewardPrior(learnt.mean, learnt.sd)
-        return list(self.store.get(key | {"prior": asdict(prior)}, partial(self._avril, seed, prior))["rows"])
+    def avril(self, seeds: int, informative: bool) -> list[list[Cell]]:
+        """The same for AVRIL, for all seeds; with its own prior it sees no training task, and settings of one box share
+        it."""
+        key = self._key("avril") | {"low": self.setting.low, "steps": self.effort.avril_steps}
+        priors = [self._informative(seed) if informative else RewardPrior() for seed in range(seeds)]
+        keys = [key | {"seed": seed, "prior": asdict(prior)} for seed, prior in enumerate(priors)]
+        cells = get_all(self.store, keys, lambda group: self._avril({s: priors[s] for s in group}), SEEDS_TOGETHER)
+        return [list(cell["rows"]) for cell in cells]
 
     def posterior(self, seed: int, star: int, n: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         """About `count` points of the prior, and KD-BIRL's posterior over them; more than policies are planned for."""
         points = prior_points(parse_prior(self.setting.prior).for_parameters(3), count)
-        return points, _posterior(self._fitted(seed), self._expert(star, seed).take(np.arange(n)), points)[0]
+        return points, posteriors_of_first_rows(self._fitted(seed), self._expert(star, seed), (n,), points)[0][0]
 
     def _key(self, what: str) -> dict[str, Any]:
         effort = {
@@ -95,10 +98,10 @@ class Study:
         model, shown = self._fitted(seed), []
         for star, truth in enumerate(self.setting.stars()[: self.effort.stars]):
             expert, away = self._expert(star, seed), np.sum((points - truth) ** 2, axis=1)
-            for n in self.effort.rows:
-                weights, record = _posterior(model, expert.take(np.arange(n)), points)
-                record |= {"distance": float(np.sqrt(weights @ away)), "effective": 1 / float(weights @ weights)}
-                shown.append(({"star": star, "n": n, **record}, weights))
+            posteriors, choice = posteriors_of_first_rows(model, expert, self.effort.rows, points)
+            for n, weights in zip(self.effort.rows, posteriors, strict=True):
+                spread = {"distance": float(np.sqrt(weights @ away)), "effective": 1 / float(weights @ weights)}
+                shown.append(({"star": star, "n": n, **choice, **spread}, weights))
         means = self.world.policies(np.stack([weights @ points for _, weights in shown]))  # all planned at once
         rows = []
         for (record, weights), mean in zip(shown, means, strict=True):
@@ -108,16 +111,27 @@ class Study:
             rows.append({**record, **found})
         return {"rows": [_rounded(row) for row in rows]}
 
-    def _avril(self, seed: int, prior: RewardPrior) -> Cell:
-        rows = []
-        for star in range(self.effort.stars):
-            expert = self._expert(star, seed)
-            for n in self.effort.rows:
-                model = AVRIL(discount=1.0, beta=1.0, td_weight=1.0, steps=self.effort.avril_steps, prior=prior)
-                agent = model.policy(self.world.seen(expert.take(np.arange(n))), seed=seed)
-                lost = float(self._lost(star, self.world.agent(agent)))
-                rows.append({"star": star, "n": n, "evd": lost, "outcome": agent.course.outcome})
-        return {"rows": [_rounded(row) for row in rows]}
+    def _avril(self, priors: dict[int, RewardPrior]) -> list[Cell]:
+        """A cell for each seed; the trainings of all seeds, w* and n side by side."""
+        cases = [(seed, star, n) for seed in priors for star in range(self.effort.stars) for n in self.effort.rows]
+        each = {(seed, star): self._expert(star, seed) for seed, star, _ in cases}
+        shown = [self.world.seen(each[seed, star].take(np.arange(n))) for seed, star, n in cases]
+        models = [self._model(priors[seed]) for seed, _, _ in cases]
+        lanes = SEEDS_TOGETHER * self.effort.stars * len(self.effort.rows)
+        AVRIL.train_together(models, shown, [seed for seed, _, _ in cases], lanes)
+        found: dict[int, list[Cell]] = {seed: [] for seed in priors}
+        for (seed, star, n), model, expert in zip(cases, models, shown, strict=True):
+            agent = model.policy(expert, seed=seed)
+            lost = float(self._lost(star, self.world.agent(agent)))
+            found[seed].append(_rounded({"star": star, "n": n, "evd": lost, "outcome": agent.course.outcome}))
+        return [{"rows": rows} for rows in found.values()]
+
+    def _model(self, prior: RewardPrior) -> AVRIL:
+        return AVRIL(discount=1.0, beta=1.0, td_weight=1.0, steps=self.effort.avril_steps, prior=prior)
+
+    def _informative(self, seed: int) -> RewardPrior:
+        learnt = informative_prior(self._bank(seed), self.world.phi)
+        return RewardPrior(learnt.mean, learnt.sd)
 
     @cached_property
     def _best(self) -> Float[np.ndarray, "5 q"]:
@@ -135,6 +149,7 @@ class Study:
             model = KDBIRL(parse_prior(setting.prior), features=self.world.phi, bandwidth=setting.bandwidth)
             return model.fit(self._bank(seed), seed=seed)
 
+    @lru_cache(maxsize=64)  # noqa: B019 - a study lives as long as the run, and three methods ask for a seed's bank
     def _bank(self, seed: int) -> TaskBank:
         weights = self.setting.weights(seed)
         if self.setting.sampled:
@@ -143,6 +158,7 @@ class Study:
         shown = self.world.demonstrated(weights, episodes_for(self.setting.rows), seed)
         return _first_rows(shown, self.setting.rows)
 
+    @lru_cache(maxsize=16)  # noqa: B019
     def _expert(self, star: int, seed: int) -> Demonstrations:
         """Whole episodes in order, of patients that no training task saw."""
         most, truth = max(self.effort.rows), self.setting.stars()[star]
@@ -153,19 +169,6 @@ class Study:
 def episodes_for(rows: int) -> int:
     """So many that they have these rows: stays last 9 steps in the mean, and some are short."""
     return 20 + -(-rows // 5)
-
-
-def _posterior(
-    model: KDBIRL, expert: Demonstrations, points: Float[np.ndarray, "P q"]
-) -> tuple[Float[np.ndarray, " P"], dict[str, Any]]:
-    """Posterior weights of equally weighted points of the prior, and what the model chose."""
-    assert model.fitted is not None
-    choice = model.fitted.choices.for_rows(expert.n_rows)
-    log = choice.power * np.asarray(model.log_likelihood(expert, points))
-    weights = np.exp(log - log.max())
-    widths = choice.bandwidths
-    record = {"h": float(np.mean(widths.h)), "h_reward": widths.h_reward, "power": choice.power, "rule": widths.rule}
-    return weights / weights.sum(), record
 
 
 def _first_rows(bank: TaskBank, rows: int) -> TaskBank:

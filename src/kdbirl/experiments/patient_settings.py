@@ -56,7 +56,8 @@ class PatientSetting:
         """The training weights of one seed."""
         if self.training == "corners":
             return np.array(EVERY_SECOND_CORNER)
-        return np.random.default_rng([STAR_SEED, seed]).uniform(self.low, 1.0, (self.training, Q))
+        # [STAR_SEED, 0] would be the stream of the test weights themselves: NumPy fills seeds up with zeros.
+        return np.random.default_rng([STAR_SEED, 1, seed]).uniform(self.low, 1.0, (self.training, Q))
 
 
 SETTINGS = {

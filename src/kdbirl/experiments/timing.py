@@ -40,12 +40,12 @@ WIDTHS = (0.7, 0.63)  # sigmas of the scripts' 2x2 grid: variances .5 and .4
 class TimingSpec:
     """sides: of grids; expert_rows: n in all; bank_rows: m of the comparison with Stan, on the smallest grid."""
 
-    sides: tuple[int, ...] = (2, 4, 6, 8)
+    sides: tuple[int, ...] = (2, 4, 6)
     expert_rows: int = 50
     bank_rows: tuple[int, ...] = (100, 300, 1000)
     chains: int = 4
-    warmup: int = 500
-    draws: int = 500
+    warmup: int = 300
+    draws: int = 300
     seeds: int = 10
 
 

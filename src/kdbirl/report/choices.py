@@ -31,9 +31,13 @@ def how_it_was_made(posterior: Posterior) -> dict[str, str]:
         "power": _or_paper(f"{posterior.power:g}", "1"),
         "sampler": _sampler(posterior),
         "seed": str(posterior.seed),
-        "notes": "; ".join(settings.get("notes", [])),
+        "notes": "; ".join(str(note) for note in _list(settings.get("notes"))),
     }
-    return {name: text for name, text in choices.items() if text}
+    return {name: str(text) for name, text in choices.items() if text}  # settings come from a file: any JSON
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _count(number: int, what: str) -> str:
@@ -59,6 +63,7 @@ def _or_paper(choice: str, paper: str) -> str:
 
 def _sampler(posterior: Posterior) -> str:
     chains, draws, _ = posterior.draws.shape
-    asked = posterior.settings.get("sampler", {}).get("asked", "")
+    settings = posterior.settings.get("sampler")
+    asked = settings.get("asked", "") if isinstance(settings, dict) else ""
     chosen = ", chosen by auto" if asked == "auto" else ""
     return f"{posterior.sampler}{chosen}: {_count(chains, 'chain')} of {_count(draws, 'draw')}"

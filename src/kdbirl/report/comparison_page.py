@@ -5,6 +5,7 @@ from typing import Any
 
 from kdbirl.evaluation.comparison_table import SHOWN
 from kdbirl.report.page import elements
+from kdbirl.report.page.command import command_of
 from kdbirl.report.page.shell import Section, page
 
 Row = Mapping[str, Any]
@@ -20,7 +21,8 @@ def comparison_page(
     lines = [
         (labels.get(row["method"], row["method"]), row["n"], *(_cell(row, name) for name in SHOWN)) for row in table
     ]
-    choices = {name: _in_words(value) for name, value in configuration.items() if value is not None}
+    told = {name: value for name, value in configuration.items() if value is not None and name != "methods"}
+    choices = {name.replace("_", " "): _in_words(value) for name, value in told.items()}
     sections = [
         Section(
             "figure",
@@ -28,11 +30,32 @@ def comparison_page(
             elements.picture(figure, f"All methods in {env}: the measures of the table below."),
         ),
         Section("numbers", "Numbers", elements.table(head, lines, f"Means over {over} ± standard errors")),
-        Section("made", "How it was made", elements.words(choices, "configuration")),
+        Section("methods", "Methods", _methods(configuration.get("methods", {}))),
+        Section("made", "How it was made", elements.words(choices, "configuration") + _again(configuration)),
     ]
     methods = len({row["method"] for row in table})
     lead = f"{methods} methods on the same demonstrations, judged by rewards that they did not see."
     return page(f"kdbirl compare: {env}", sections, lead)
+
+
+OPTIONS = ("env", "discount", "prior", "training_tasks", "episodes", "horizon", "tasks", "seeds")
+
+
+def _again(configuration: Mapping[str, Any]) -> str:
+    """The command that repeats the comparison."""
+    given = {name: configuration.get(name) for name in OPTIONS}
+    lists = {name: ",".join(map(str, configuration.get(name, ()))) or None for name in ("methods", "rows")}
+    budget = {name: configuration.get("budget", {}).get(name) for name in ("draws", "steps")}
+    command = command_of(given | lists | budget, "compare", "comparison-again")
+    note = elements.paragraph("The same seeds give the same numbers, but for the times.", "note")
+    return f"<h3>To repeat it</h3>{elements.code(command)}{note}"
+
+
+def _methods(methods: Mapping[str, Mapping[str, Any]]) -> str:
+    """What each method is, may see, and was told."""
+    head = ["method", "gives", "sees", "settings"]
+    lines = [[_in_words(one.get(key, "")) for key in ("label", "kind", "sees", "settings")] for one in methods.values()]
+    return elements.table(head, lines, "Methods, what they give, and what they may see")
 
 
 def _in_words(value: Any) -> str:

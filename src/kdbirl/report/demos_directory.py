@@ -23,9 +23,9 @@ FILES = {
     "training.parquet": "demonstrations of the training tasks, a row per step",
     "rewards.csv": "the training tasks' rewards",
     "expert.csv": "demonstrations of the expert, whose reward a fit looks for",
-    "world.json": "the world and the expert's reward; kdbirl evaluate reads it where the world has a table",
+    "world.json": "the world and the expert's reward, for kdbirl evaluate",
 }
-POLICY = {"policy.npz": "the learnt policies of all rewards: --policy of the next kdbirl demos, or kb.load_conditioned"}
+POLICY = {"policy.npz": "the learnt policies of all rewards, for kdbirl evaluate and the next kdbirl demos (--policy)"}
 
 
 def write_demos(

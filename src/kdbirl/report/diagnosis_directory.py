@@ -11,16 +11,17 @@ from kdbirl.installation import package_versions
 from kdbirl.report.calibration_plots import plot_calibration, plot_predictive, plot_sensitivity
 from kdbirl.report.diagnosis_plots import plot_identifiability, plot_policy_classes, plot_support
 from kdbirl.report.run_directory import as_json
+from kdbirl.report.run_files import require_run
+from kdbirl.report.run_manifest import recorded
 
 NAME = "diagnosis"
 
 
 def free_place(run: Path) -> Path:
     """The first of diagnosis, diagnosis-2, ... that is not there yet; said before the work, not after it."""
-    for needed in ("posterior.nc", "model.npz"):
-        if not (run / needed).is_file():
-            problem = "does not exist" if not run.exists() else f"has no {needed}"
-            raise FileProblem(f"{run} {problem}; give the run directory that kdbirl fit made.")
+    require_run(run)
+    if not (run / "model.npz").is_file():
+        raise FileProblem(f"{run} has no model.npz; give the run directory that kdbirl fit made.")
     places = [run / NAME, *(run / f"{NAME}-{number}" for number in range(2, 1000))]
     free = [place for place in places if not place.exists()]
     if not free:
@@ -39,6 +40,8 @@ def write_diagnosis(diagnosis: Diagnosis, run: Path, place: Path) -> None:
         write_text(unfinished / "findings.json", diagnosis_json(diagnosis, run))
         for name, figure in _figures(diagnosis):
             figure.savefig(unfinished / f"{name}.png", dpi=130, bbox_inches="tight", metadata={"Software": None})
+    with recorded(run, sorted(place.iterdir())):
+        pass
 
 
 def _figures(diagnosis: Diagnosis) -> Iterator[tuple[str, Any]]:

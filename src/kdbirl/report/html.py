@@ -11,6 +11,7 @@ from kdbirl.report.page.record_sections import repeat_section, sampler_section, 
 from kdbirl.report.page.shell import page
 from kdbirl.report.page.trust_sections import drivers_section, informed_section, trust_section
 from kdbirl.report.run_files import Run, read_run
+from kdbirl.report.run_manifest import recorded
 
 NAME = "report.html"
 NO_ROWS = '<meta name="kdbirl-rows" content="left out">'
@@ -48,15 +49,22 @@ def _lead(run: Run) -> str:
     return f"{made}: {chains * draws:,} draws of {q} reward parameters{f', {written}' if written else ''}."
 
 
-def write_report(directory: Path, rows: bool = True, target: Path | None = None) -> Path:
-    """Write the page of a run directory, over the one that is there, or to another file."""
+def write_report(directory: Path, rows: bool | None = None, target: Path | None = None) -> tuple[Path, bool]:
+    """Write the page of a run directory, over the one that is there, or to another file; where, and with rows or not.
+
+    rows: None: rows that were left out once, by the fit or from the page that is there, stay left out.
+    """
+    run = read_run(directory)
+    shown = not _left_out(run, directory / NAME) if rows is None else rows
     place = target or directory / NAME
-    write_text(place, report_page(read_run(directory), rows))
-    return place
+    text = report_page(run, shown)
+    with recorded(directory, [place] if target is None else []):
+        write_text(place, text)
+    return place, shown
 
 
-def renew_report(directory: Path) -> Path:
-    """Write the page again after something was added to the run; rows that were left out stay left out."""
-    target = directory / NAME
-    left_out = target.is_file() and NO_ROWS in target.read_text(encoding="utf-8", errors="replace")
-    return write_report(directory, rows=not left_out)
+def _left_out(run: Run, page_there: Path) -> bool:
+    """By the record of the run, or by the mark of its page."""
+    if run.manifest.get("configuration", {}).get("no_rows"):
+        return True
+    return page_there.is_file() and NO_ROWS in page_there.read_text(encoding="utf-8", errors="replace")

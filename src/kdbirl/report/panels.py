@@ -16,6 +16,7 @@ MOST_POINTS = 2000  # in a cloud: more only hide each other
 
 Values = Float[np.ndarray, " _"]
 Limits = tuple[float, float]
+EVERYWHERE = (-math.inf, math.inf)
 
 
 def plain(text: Text, size: float = NORMAL) -> None:

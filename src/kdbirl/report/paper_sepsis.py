@@ -5,8 +5,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import NullLocator
 
 from kdbirl.report.panels import INK, NORMAL, clean
 from kdbirl.report.paper_marginals import LOOKS
@@ -14,6 +17,7 @@ from kdbirl.report.paper_marginals import LOOKS
 METHODS = ("kdbirl", "avril", "avril-prior")
 TITLES = {"sepsis": "SepsisSim", "icu-sepsis": "ICUSepsis"}
 GREY = "#888888"
+MARGIN = 1.35  # factor of n, left and right
 SHIFT = {"kdbirl": 0.94, "avril": 1.0, "avril-prior": 1.06}  # of n: bars of three methods side by side
 Rows = Sequence[dict[str, Any]]
 
@@ -28,7 +32,7 @@ def plot_evd_against_rows(rows: Rows, stars: Sequence[Sequence[float]]) -> Figur
             own = [row for row in rows if row["world"] == world and row["star"] == star]
             _panel(axes[i, star], own)
             if not i:
-                title = "w* = [" + ", ".join(f"{value:.2f}" for value in weights) + "]"
+                title = "$w^\\star$ = [" + ", ".join(_signed(value) for value in weights) + "]"
                 axes[i, star].set_title(title, fontsize=NORMAL, color=INK, loc="left")
         axes[i, 0].set_ylabel(f"{TITLES.get(world, world)}\nEVD / (best - random)", fontsize=NORMAL, color=INK)
     for panel in axes[-1]:
@@ -51,6 +55,14 @@ def _panel(panel: Axes, rows: Rows) -> None:
         panel.errorbar(where, mean, error, color=colour, ls=line, lw=1.4, marker="o", ms=3, elinewidth=1.0, capsize=1.5)
     panel.set_xscale("log")
     clean(panel, y_axis=True)
+    sizes = sorted({row["n"] for row in rows})
+    panel.set_xlim(sizes[0] / MARGIN, sizes[-1] * MARGIN)
+    panel.set_xticks(sizes, [f"{n:,}" for n in sizes])
+    panel.xaxis.set_minor_locator(NullLocator())  # n was measured at these sizes, and nowhere between them
+
+
+def _signed(value: float) -> str:
+    return f"{value:.2f}".replace("-", "\u2212")
 
 
 def _legend(figure: Figure) -> None:
@@ -67,7 +79,7 @@ def plot_weight_marginals(
 
     panels: by world, for each weight the `edges` of cells and the densities `posterior` and `prior` in them.
     """
-    figure = Figure(figsize=(2.5 * len(names) + 0.4, 1.9 * len(panels) + 0.5), layout="constrained")
+    figure = Figure(figsize=(2.5 * len(names) + 0.4, 1.9 * len(panels) + 0.8), layout="constrained")
     axes = figure.subplots(len(panels), len(names), squeeze=False, sharey="row", sharex=True)
     for i, (world, weights) in enumerate(panels.items()):
         for panel, marginal, true, name in zip(axes[i], weights, truth, names, strict=True):
@@ -77,6 +89,12 @@ def plot_weight_marginals(
         axes[i, 0].set_ylabel(f"{TITLES.get(world, world)}\ndensity", fontsize=NORMAL, color=INK)
     for panel in axes[-1]:
         panel.set_xlabel("weight", fontsize=NORMAL, color=INK)
+    shown = [
+        (Patch(facecolor=(*to_rgb(LOOKS["kdbirl"][0]), 0.35), edgecolor=LOOKS["kdbirl"][0]), "KD-BIRL's posterior"),
+        (Line2D([], [], color=GREY, lw=1.0, ls=(0, (1, 1.5))), "prior"),
+        (Line2D([], [], color=INK, lw=1.1, ls=(0, (4, 2))), "$w^\\star$"),
+    ]
+    figure.legend(*zip(*shown, strict=True), loc="outside lower center", ncols=3, frameon=False, fontsize=NORMAL)
     return figure
 
 

@@ -1,6 +1,5 @@
 """A run directory: everything that one fit leaves behind, and a manifest to repeat it. Written whole or not at all."""
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -8,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from kdbirl.csv_cells import guarded_frame
 from kdbirl.demos.tables import find_files
 from kdbirl.errors import FileProblem
 from kdbirl.files import directory_whole_or_not_at_all, write_text
@@ -17,6 +17,7 @@ from kdbirl.posterior.result import Posterior
 from kdbirl.report.choices import how_it_was_made
 from kdbirl.report.html import report_page
 from kdbirl.report.run_files import Run
+from kdbirl.report.run_manifest import sha256
 
 FILES = {
     "report.html": "the page to look at",
@@ -52,26 +53,41 @@ def write_run(
     """Write all files of a run under a temporary name, then give the directory its own."""
     refuse_existing(directory)
     with directory_whole_or_not_at_all(directory) as unfinished:
-        posterior.save(unfinished / "posterior.nc")
-        write_text(unfinished / "summary.csv", posterior.summary().write_csv())
-        write_text(unfinished / "diagnosis.json", as_json(diagnosis(posterior)))
+        write_parts(unfinished, posterior)
         model.save(unfinished / "model.npz")
-        outputs = {path.name: _sha256(path) for path in sorted(unfinished.iterdir())}
-        manifest = {
-            "written": datetime.now(UTC).isoformat(timespec="seconds"),
-            "working_directory": str(Path.cwd()),
-            "configuration": dict(configuration),
-            "choices": how_it_was_made(posterior),
-            "seed": posterior.seed,
-            "versions": package_versions(),
-            "inputs": _hashes(inputs),
-            "outputs": outputs,
-            "timings": {name: round(seconds, 3) for name, seconds in timings.items()},
-        }
+        manifest = manifest_of(unfinished, posterior, inputs, configuration, timings)
         write_text(unfinished / "manifest.json", as_json(manifest))
-        # last, and without a hash: later verbs write it again
+        # last, and without a hash until a later verb writes it again
         run = Run.of(posterior, directory.absolute().name, model, manifest)
         write_text(unfinished / "report.html", report_page(run, not configuration.get("no_rows")))
+
+
+def write_parts(directory: Path, posterior: Posterior) -> None:
+    """What a posterior says by itself: the draws, their summary and their diagnosis."""
+    posterior.save(directory / "posterior.nc")
+    write_text(directory / "summary.csv", guarded_frame(posterior.summary()).write_csv())
+    write_text(directory / "diagnosis.json", as_json(diagnosis(posterior)))
+
+
+def manifest_of(
+    directory: Path,
+    posterior: Posterior,
+    inputs: Sequence[str | Path],
+    configuration: Mapping[str, Any],
+    timings: Mapping[str, float],
+) -> dict[str, Any]:
+    """What is needed to repeat the run, with a hash of every file that was read and that is in the directory."""
+    return {
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        "working_directory": str(Path.cwd()),
+        "configuration": dict(configuration),
+        "choices": how_it_was_made(posterior),
+        "seed": posterior.seed,
+        "versions": package_versions(),
+        "inputs": _hashes(inputs),
+        "outputs": {path.name: sha256(path) for path in sorted(directory.iterdir())},
+        "timings": {name: round(seconds, 3) for name, seconds in timings.items()},
+    }
 
 
 def diagnosis(posterior: Posterior) -> dict[str, Any]:
@@ -118,9 +134,4 @@ def _finite(content: Any) -> Any:
 
 def _hashes(inputs: Sequence[str | Path]) -> dict[str, str]:
     """SHA-256 of every file that was read; a directory or a pattern is many."""
-    return {str(path): _sha256(path) for source in inputs for path, _ in find_files(source)}
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return {str(path): sha256(path) for source in inputs for path, _ in find_files(source)}

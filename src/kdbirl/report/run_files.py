@@ -1,6 +1,5 @@
 """`Run`: what a run directory holds, as far as it is there. Directories of earlier versions hold less."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,8 @@ from kdbirl.methods.kdbirl import KDBIRL
 from kdbirl.methods.model_file import load_model
 from kdbirl.posterior.result import Posterior
 from kdbirl.posterior.storage import load_posterior
+from kdbirl.reading import read_json as read_json_file
+from kdbirl.report.run_manifest import require_intact
 
 NOT_ASSESSED = "not assessed"
 DIAGNOSIS = re.compile(r"diagnosis(?:-(\d+))?")
@@ -59,21 +60,16 @@ def read_run(directory: Path) -> Run:
 
 
 def require_run(directory: Path) -> None:
-    """The directory has a posterior, or a sentence says what it lacks."""
+    """The directory has a posterior and its files are as they were written, or a sentence names what is wrong."""
     if not (directory / "posterior.nc").is_file():
         problem = "does not exist" if not directory.exists() else "has no posterior.nc"
         raise FileProblem(f"{directory} {problem}; give the run directory that kdbirl fit made.")
+    require_intact(directory)
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """An object of a JSON file."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as problem:
-        raise FileProblem(f"{path} cannot be read as JSON ({problem}); remove it, or make the run again.") from problem
-    if not isinstance(content, dict):
-        raise FileProblem(f"{path} holds no JSON object; remove it, or make the run again.")
-    return content
+    return read_json_file(path, "remove it, or make the run again")
 
 
 def _diagnoses(directory: Path) -> list[Path]:

@@ -22,13 +22,22 @@ def isolated(text: object) -> str:
 
 def paragraph(text: str, kind: str = "") -> str:
     """A paragraph of plain text; `kind` is a class of the style sheet, such as "note"."""
-    return f"<p{_class(kind)}>{isolated(text)}</p>"
+    return f"<p{_class(kind)}>{_prose(text)}</p>"
 
 
 def bullets(lines: Iterable[str]) -> str:
     """A list of plain sentences; nothing for none."""
-    items = "".join(f"<li>{isolated(line)}</li>" for line in lines)
+    items = "".join(f"<li>{_prose(line)}</li>" for line in lines)
     return f"<ul>{items}</ul>" if items else ""
+
+
+def _prose(text: str) -> str:
+    """A sentence of ours; what stands between backticks is something to type."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return isolated(text)
+    typed = (f"<code>{escaped(part)}</code>" if i % 2 else escaped(part) for i, part in enumerate(parts))
+    return f"<bdi>{''.join(typed)}</bdi>"
 
 
 def cards(card: Mapping[str, Sequence[str]]) -> str:
@@ -38,9 +47,16 @@ def cards(card: Mapping[str, Sequence[str]]) -> str:
 
 def _tile(name: str, colour: str, sentence: str) -> str:
     known = colour if colour in COLOURS else "not assessed"
-    badge = f'<span class="badge"><span aria-hidden="true">{COLOURS[known]}</span> {known}</span>'
     kind = known.replace(" ", "-")
-    return f'<article class="card {kind}"><h3>{isolated(name)} {badge}</h3>{paragraph(sentence)}</article>'
+    return f'<article class="card {kind}"><h3>{isolated(name)} {badge(known)}</h3>{paragraph(sentence)}</article>'
+
+
+def badge(colour: str, words: str = "") -> str:
+    """A colour of `COLOURS` with its sign and a word, which is its name if not given."""
+    sign = f'<span aria-hidden="true">{COLOURS[colour]}</span>'
+    return (
+        f'<span class="{colour.replace(" ", "-")}"><span class="badge">{sign} {escaped(words or colour)}</span></span>'
+    )
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "", identifier: str = "") -> str:
@@ -50,10 +66,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], caption: str = 
     kinds = ["", *(_kind(value) for value in first[1:])]
     top = "".join(f'<th scope="col"{kind}>{isolated(name)}</th>' for name, kind in zip(head, kinds, strict=True))
     body = "".join(f"<tr>{_row(row)}</tr>" for row in lines)
-    title = f"<caption>{escaped(caption)}</caption>" if caption else ""
+    title = f'<caption class="hidden">{escaped(caption)}</caption>' if caption else ""
+    # what is seen of it stands above the part that can be scrolled, so that a phone shows all of it
+    seen = f'<p class="caption" aria-hidden="true">{isolated(caption)}</p>' if caption else ""
     name = f' id="{escaped(identifier)}"' if identifier else ""
     content = f"<table{name}>{title}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
-    return scrolled(content, caption or "table")
+    return seen + scrolled(content, caption or "table")
 
 
 def scrolled(content: str, label: str) -> str:

@@ -39,7 +39,7 @@
   const names = content.draws?.names ?? [];
   const columns = (content.draws?.columns ?? []).map(unpacked);
   const shown = columns[0]?.length ?? 0;
-  const limits = new Map(); // parameter -> [low, high]
+  const limits = new Map(); // parameter -> [low, high]; an end that was not given is infinite
   let inside = null; // indices of the draws within all limits; null: no limit
 
   function unpacked({ low, step, packed }) {
@@ -134,15 +134,27 @@
     }
     for (const input of document.querySelectorAll("input[data-parameter]")) {
       const range = limits.get(Number(input.dataset.parameter));
-      if (document.activeElement !== input) input.value = range ? number(range[input.dataset.end === "low" ? 0 : 1]) : "";
+      if (document.activeElement !== input) showEnd(input, range);
     }
+  }
+
+  const END = { low: 0, high: 1 };
+  function showEnd(input, range) {
+    const end = range?.[END[input.dataset.end]];
+    input.value = Number.isFinite(end) ? String(Number(end.toPrecision(6))) : "";
+    input.setCustomValidity("");
+  }
+
+  function words([low, high]) {
+    if (!Number.isFinite(low)) return `at most ${number(high)}`;
+    return Number.isFinite(high) ? `from ${number(low)} to ${number(high)}` : `at least ${number(low)}`;
   }
 
   function say() {
     const box = document.getElementById("status");
     if (!box) return;
     box.classList.toggle("on", inside !== null);
-    const ranges = [...limits].map(([j, [low, high]]) => `${names[j]} from ${number(low)} to ${number(high)}`);
+    const ranges = [...limits].map(([j, range]) => `${names[j]} ${words(range)}`);
     const share = inside ? `${inside.length} of ${shown} draws (${number((100 * inside.length) / shown)} %)` : "";
     box.querySelector("output").textContent = inside ? `Only ${share}: ${ranges.join("; ")}.` : "";
   }
@@ -173,7 +185,9 @@
   function place(view, ranges) {
     for (const [axis, range] of Object.entries(ranges)) {
       const scale = view.scale(axis);
-      view.signal(`brush_${axis}`, range ? range.map((value) => scale(value)) : [0, 0]);
+      const [low, high] = [...scale.domain()].sort((a, b) => a - b);
+      const shown = range?.map((value) => scale(Math.min(high, Math.max(low, value)))); // no brush beyond the axis
+      view.signal(`brush_${axis}`, shown ?? [0, 0]);
     }
     view.run();
   }
@@ -229,17 +243,21 @@
   function controls() {
     for (const input of document.querySelectorAll("input[data-parameter]")) {
       input.addEventListener("change", () => {
-        const j = Number(input.dataset.parameter);
-        const ends = ["low", "high"].map((end) => document.querySelector(`input[data-parameter="${j}"][data-end="${end}"]`).value);
-        if (ends.every((end) => end === "")) return limit([[j, null]]);
-        const all = [Math.min(...columns[j]), Math.max(...columns[j])];
-        const range = ends.map((end, k) => (end === "" ? all[k] : Number(end)));
-        limit([[j, [...range].sort((a, b) => a - b)]]);
+        const j = Number(input.dataset.parameter), k = END[input.dataset.end];
+        const range = [...(limits.get(j) ?? [-Infinity, Infinity])]; // the other end stays exactly what it was
+        range[k] = input.value === "" ? [-Infinity, Infinity][k] : Number(input.value);
+        const wrong = range[0] > range[1];
+        input.setCustomValidity(wrong ? `From ${number(range[0])} to ${number(range[1])} is no range.` : "");
+        if (wrong) return input.reportValidity();
+        limit([[j, range.some(Number.isFinite) ? range : null]]);
       });
     }
-    const clear = () => limit([...limits.keys()].map((j) => [j, null]));
+    const clear = () => {
+      for (const input of document.querySelectorAll("input[data-parameter]")) showEnd(input, null);
+      limit([...limits.keys()].map((j) => [j, null]));
+    };
     document.getElementById("clear")?.addEventListener("click", clear);
-    document.addEventListener("keydown", (event) => event.key === "Escape" && limits.size && clear());
+    document.addEventListener("keydown", (event) => event.key === "Escape" && clear());
     const chosenPair = ["pair-x", "pair-y"].map((name) => document.getElementById(name));
     for (const [k, select] of chosenPair.entries()) {
       select?.addEventListener("change", () => {

@@ -31,10 +31,14 @@ def most_narrowed(posterior: Posterior, most: int) -> Index:
     return np.sort(np.argsort(-narrowing, kind="stable")[:most])
 
 
-def marginal(posterior: Posterior, j: int) -> Chart:
-    """Histogram of one parameter over its prior's, its 90 % interval below; brush it to filter the draws."""
+def marginal(posterior: Posterior, j: int, bounds: panels.Limits = panels.EVERYWHERE) -> Chart:
+    """Histogram of one parameter over its prior's, its 90 % interval below; brush it to filter the draws.
+
+    bounds: of the prior; no bin reaches beyond them, where there can be no draw.
+    """
     drawn, before = posterior.flat[:, j], _prior(posterior, j)
-    edges = np.linspace(*panels.limits_of(drawn, before, central=1.0 if len(drawn) < 1000 else 0.998), BINS + 1)
+    low, high = panels.limits_of(drawn, before, central=1.0 if len(drawn) < 1000 else 0.998)
+    edges = np.linspace(max(low, bounds[0]), min(high, bounds[1]), BINS + 1)
     width = float(edges[1] - edges[0])
     tables = [np.histogram(sample, bins=edges)[0] / max(1, len(sample)) / width for sample in (drawn, before)]
     bins = [

@@ -1,5 +1,7 @@
 """Sections of a report on the answer itself: report card, question and data, the posterior, the reward map."""
 
+import shlex
+
 import numpy as np
 
 from kdbirl.posterior.result import Posterior
@@ -7,6 +9,7 @@ from kdbirl.report.choices import question
 from kdbirl.report.page import elements
 from kdbirl.report.page.charts import Chart, Part
 from kdbirl.report.page.draws import sentence
+from kdbirl.report.page.own_units import in_own_units
 from kdbirl.report.page.posterior_charts import (
     MOST_INTERVALS,
     MOST_MARGINALS,
@@ -30,27 +33,31 @@ LEGEND = f'<ul class="legend">{"".join(f"<li class={k}>{text}</li>" for k, text 
 
 def card_section(run: Run) -> Part:
     """Can it be trusted?"""
-    return Part(Section("card", "Report card", elements.cards(run.card)))
+    here = shlex.quote(run.name)
+    card = {
+        name: (colour, text.replace("diagnose RUN", f"diagnose {here}")) for name, (colour, text) in run.card.items()
+    }
+    return Part(Section("card", "Report card", elements.cards(card)))
 
 
 def question_section(run: Run, rows: bool) -> Part:
     """What was asked, of which tasks, rows and features."""
     posterior = run.posterior
-    tables = _features(posterior, rows) if len(posterior.expert_features) else ""
+    tables = _features(run, rows) if len(posterior.expert_features) else ""
     tables += _tasks(posterior) if len(posterior.task_rewards) else ""
     body = elements.paragraph(question(posterior)) + f'<div class="beside">{tables}</div>'
     return Part(Section("question", "The question and the data", body))
 
 
-def _features(posterior: Posterior, rows: bool) -> str:
-    table = posterior.expert_features
+def _features(run: Run, rows: bool) -> str:
+    table, units = in_own_units(run)
     columns = {"mean": table.mean(axis=0), "sd": table.std(axis=0)}
     if rows:  # a least or largest value is that of one patient
         columns |= {"least": table.min(axis=0), "largest": table.max(axis=0)}
-    lines = [(name, *(float(c[j]) for c in columns.values())) for j, name in enumerate(posterior.feature_names)]
-    caption = f"The expert's {len(table)} rows in each of {len(lines)} features"
+    lines = [(name, *(float(c[j]) for c in columns.values())) for j, name in enumerate(run.posterior.feature_names)]
+    caption = f"The expert's {len(table)} rows in each of {len(lines)} features" + (f", {units}" if units else "")
     content = elements.table(["feature", *columns], lines[:MOST_TASKS], caption)
-    return content if len(lines) <= 12 else elements.folded(caption, content)
+    return f"<div>{content}</div>" if len(lines) <= 12 else elements.folded(caption, content)
 
 
 def _tasks(posterior: Posterior) -> str:
@@ -66,7 +73,7 @@ def _tasks(posterior: Posterior) -> str:
     if len(posterior.names) > len(names):
         caption += f", {len(names)} of {len(posterior.names)} parameters"
     content = elements.table(["task", "rows", *names], lines[:MOST_TASKS], caption)
-    return content if len(lines) <= 8 else elements.folded(caption, content)
+    return f"<div>{content}</div>" if len(lines) <= 8 else elements.folded(caption, content)
 
 
 def posterior_section(run: Run, shown_draws: int) -> tuple[Part, tuple[int, int]]:
@@ -74,12 +81,13 @@ def posterior_section(run: Run, shown_draws: int) -> tuple[Part, tuple[int, int]
     posterior = run.posterior
     index = most_narrowed(posterior, MOST_MARGINALS)
     q, n = len(posterior.names), len(index)
-    marginals = [marginal(posterior, int(j)) for j in index]
+    bounds = _bounds(run)
+    marginals = [marginal(posterior, int(j), (float(bounds[0][j]), float(bounds[1][j]))) for j in index]
     charts, pair = list(marginals), (0, 0)
     which = "" if n == q else f" The {n} of {q} parameters that the data narrowed most are shown."
     how = (
-        "Drag over a chart to keep only the draws in that range: all other charts and the numbers follow. With the "
-        "keyboard, type a range into the table. Escape clears it."
+        "Drag over a chart to keep only the draws in that range, or type its ends below it: all other charts and the "
+        "numbers follow. Escape clears it."
     )
     body = elements.paragraph(how + which) + LEGEND
     body += f'<div class="small-charts">{"".join(_small(posterior, chart) for chart in marginals)}</div>'
@@ -108,22 +116,30 @@ def _pairs(posterior: Posterior, index: Index) -> tuple[str, list[Chart], tuple[
 
 
 def _small(posterior: Posterior, chart: Chart) -> str:
-    return chart.figure(heading=posterior.names[chart.links["parameter"]])
+    """A marginal with its name above it, and a range to type below it."""
+    j = int(chart.links["parameter"])
+    return f"<div>{chart.figure(heading=posterior.names[j])}{_range(j, posterior.names[j])}</div>"
+
+
+def _bounds(run: Run) -> tuple[np.ndarray, np.ndarray]:
+    """Of the prior, where the model is there to tell."""
+    fitted = None if run.model is None else run.model.fitted
+    if fitted is None or len(fitted.reward_names) != len(run.posterior.names):
+        return np.full(len(run.posterior.names), -np.inf), np.full(len(run.posterior.names), np.inf)
+    low, high = fitted.prior.support
+    return np.asarray(low, dtype=float), np.asarray(high, dtype=float)
 
 
 def _numbers(posterior: Posterior, index: Index) -> str:
-    """The summary; each number follows the brush, and a range can be typed."""
+    """The summary; each number follows the brush."""
     low, median, high = np.quantile(posterior.flat, [0.05, 0.5, 0.95], axis=0)
     columns = dict(zip(NUMBERS, (posterior.mean(), posterior.flat.std(axis=0), low, median, high), strict=True))
     top = "".join(f'<th scope="col" class="number">{name}</th>' for name in NUMBERS.values())
     lines = []
     for j in index:
         cells = "".join(_number(int(j), name, float(values[j])) for name, values in columns.items())
-        name = posterior.names[j]
-        lines.append(f'<tr><th scope="row">{elements.isolated(name)}</th>{cells}<td>{_range(int(j), name)}</td></tr>')
-    head = (
-        f'<thead><tr><th scope="col">parameter</th>{top}<th scope="col">keep only draws from … to …</th></tr></thead>'
-    )
+        lines.append(f'<tr><th scope="row">{elements.isolated(posterior.names[j])}</th>{cells}</tr>')
+    head = f'<thead><tr><th scope="col">parameter</th>{top}</tr></thead>'
     title = '<caption class="hidden">Posterior summary</caption>'
     content = f'<table id="numbers">{title}{head}<tbody>{"".join(lines)}</tbody></table>'
     return elements.scrolled(content, "Posterior summary")
@@ -143,7 +159,7 @@ def _range(j: int, name: str) -> str:
         f'aria-label="{elements.escaped(name)}: {words}" placeholder="{words}">'
         for end, words in ends
     )
-    return " ".join(inputs)
+    return f'<div class="range">{"<span>to</span>".join(inputs)}</div>'
 
 
 def _status() -> str:

@@ -42,15 +42,16 @@ def page(
     content: Mapping[str, Any] | None = None,
     marks: Mapping[str, str] | None = None,
     forms: bool = False,
+    above: str = "",
 ) -> str:
     """The page as text. lead: a sentence below the title; content: data of charts (none: no script); marks: <meta>.
 
-    forms: whether it may send forms to where it came from, as pages of the studio do.
+    forms: whether it may send forms to where it came from, as pages of the studio do. above: HTML above the title.
     """
     scripts = [] if content is None else [vega_bundle(), own("page.js")]
     body = [
         '<a class="skip" href="#main">Skip to the content</a>',
-        f"<header><h1>{isolated(title)}</h1>{paragraph(lead) if lead else ''}</header>",
+        f"<header>{above}<h1>{isolated(title)}</h1>{paragraph(lead) if lead else ''}</header>",
         _navigation(sections),
         f'<main id="main">{"".join(_section(section) for section in sections)}</main>',
     ]

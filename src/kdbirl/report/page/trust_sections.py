@@ -1,10 +1,13 @@
 """Sections of a report on how far it can be trusted: what is informed, coverage and sensitivity, what drives it."""
 
+import shlex
+
 import numpy as np
 
 from kdbirl.report.influence import Influence, influence_of_rows, influence_of_tasks
 from kdbirl.report.page import elements
 from kdbirl.report.page.charts import Part
+from kdbirl.report.page.own_units import in_own_units
 from kdbirl.report.page.shell import Section
 from kdbirl.report.page.trust_charts import MOST_ITEMS, coverage, directions, influence, sensitivity
 from kdbirl.report.run_files import Run
@@ -39,9 +42,8 @@ def trust_section(run: Run) -> Part:
             charts.append(chart)
             body += elements.paragraph(str(found.get("sentence", ""))) + chart.figure()
         else:
-            body += elements.paragraph(
-                f"Not assessed. `kdbirl diagnose {run.name} {option}` finds out, and writes this page again."
-            )
+            command = f"kdbirl diagnose {shlex.quote(run.name)} {option}"
+            body += elements.paragraph(f"Not assessed. `{command}` finds out, and writes this page again.")
         body += "</div>"
     others = [run.findings.get(name, {}).get("sentence") for name in ("predictive", "left_out")]
     body = f'<div class="beside">{body}</div>' + elements.bullets(str(line) for line in others if line)
@@ -91,12 +93,12 @@ def _rows_in_words(found: Influence, rows: bool) -> str:
 
 def _row_table(run: Run, found: Influence) -> str:
     """The most decisive rows as they are: features, episode, how often."""
-    posterior = run.posterior
+    posterior, (table, units) = run.posterior, in_own_units(run)
     names = posterior.feature_names[:MOST_FEATURES]
     lines = []
     for u in found.order[:MOST_ITEMS]:
         places = np.flatnonzero(posterior.expert_index == u)
-        features = (float(v) for v in posterior.expert_features[places[0], : len(names)])
+        features = (float(v) for v in table[places[0], : len(names)])
         lines.append(
             (
                 f"row {places[0] + 1}",
@@ -106,5 +108,5 @@ def _row_table(run: Run, found: Influence) -> str:
                 *features,
             )
         )
-    caption = "The most decisive expert rows"
+    caption = "The most decisive expert rows" + (f", {units}" if units else "")
     return elements.folded(caption, elements.table(["row", "episode", "times", "shift / sd", *names], lines, caption))

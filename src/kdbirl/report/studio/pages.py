@@ -11,12 +11,14 @@ from kdbirl.report import panels
 from kdbirl.report.choices import how_it_was_made
 from kdbirl.report.page import elements
 from kdbirl.report.page.charts import CHOSEN, POSTERIOR, Chart, content_of, quantity, values
+from kdbirl.report.page.command import command_of
 from kdbirl.report.page.shell import Section, page
 from kdbirl.report.run_files import Run
 from kdbirl.report.studio.runs import Listed
 
 MOST_SHARED = 24  # parameters that are drawn
 BINS = 40
+ALL_RUNS = '<p class="back"><a href="/">← All runs</a></p>'
 
 
 def list_page(root: str, runs: Sequence[Listed]) -> str:
@@ -27,7 +29,7 @@ def list_page(root: str, runs: Sequence[Listed]) -> str:
         )
         return page("kdbirl studio", [Section("runs", "Runs", elements.paragraph(text))])
     head = "".join(
-        f'<th scope="col">{name}</th>' for name in ("run", "written", "method", "report card", "one", "other")
+        f'<th scope="col">{name}</th>' for name in ("run", "one", "other", "report card", "written", "method")
     )
     body = "".join(_line(run, i) for i, run in enumerate(runs))
     table = f"<table><caption class='hidden'>Runs</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -40,6 +42,11 @@ def list_page(root: str, runs: Sequence[Listed]) -> str:
 def _line(run: Listed, place: int) -> str:
     name = elements.escaped(run.name)
     link = f'<a href="/report?{elements.escaped(urlencode({"run": run.name}))}">{elements.isolated(run.name)}</a>'
+    if run.many:
+        tasks = f'<a href="/tasks?{elements.escaped(urlencode({"run": run.name}))}">its tasks</a>'
+        words = (run.written, run.method, _counted(run.colours))
+        cells = "".join(f"<td>{elements.isolated(text)}</td>" for text in words)
+        return f'<tr><th scope="row">{link}</th>{cells}<td colspan="2">{tasks}</td></tr>'
     choices = "".join(
         f'<td><input type="radio" name="{side}" value="{name}" aria-label="{words}: {name}"{checked}></td>'
         for side, words, checked in (
@@ -47,8 +54,20 @@ def _line(run: Listed, place: int) -> str:
             ("other", "with", " checked" * (place == 1)),
         )
     )
-    cells = "".join(f"<td>{elements.isolated(text)}</td>" for text in (run.written, run.method, _counted(run.colours)))
-    return f'<tr><th scope="row">{link}</th>{cells}{choices}</tr>'
+    cells = "".join(f"<td>{elements.isolated(text)}</td>" for text in (_counted(run.colours), run.written, run.method))
+    return f'<tr><th scope="row">{link}</th>{choices}{cells}</tr>'
+
+
+def tasks_list_page(run: str, tasks: Sequence[str]) -> str:
+    """The test tasks of a run, each with a link to its report."""
+    links = "".join(
+        f'<li><a href="/report?{elements.escaped(urlencode({"run": run, "task": task}))}">'
+        f"{elements.isolated(task)}</a></li>"
+        for task in tasks
+    )
+    body = f"<ul>{links}</ul>" if tasks else elements.paragraph("This run has one task only: its report is all.")
+    lead = f"{len(tasks)} test tasks of {run}. A page is made when it is asked for, without the expert's rows."
+    return page(f"{run}: test tasks", [Section("tasks", "Test tasks", body)], lead)
 
 
 def _counted(colours: Sequence[str]) -> str:
@@ -72,7 +91,8 @@ def comparison_page(one: Run, other: Run) -> str:
         Section("cards", "Report cards", f'<div class="beside">{_card(one, "one")}{_card(other, "other")}</div>'),
         Section("choices", "Choices", _choices(one, other)),
     ]
-    return page(f"{one.name} and {other.name}", sections, _lead(shared, one, other), {"charts": content_of(charts)})
+    content = {"charts": content_of(charts)}
+    return page(f"{one.name} and {other.name}", sections, _lead(shared, one, other), content, above=ALL_RUNS)
 
 
 def _lead(shared: Sequence[str], one: Run, other: Run) -> str:
@@ -88,7 +108,8 @@ def _of(posterior: Posterior, name: str) -> Any:
 def _marginals(number: int, name: str, one: Run, other: Run) -> Chart:
     """Histograms of one parameter in both, on one scale."""
     samples = [_of(run.posterior, name) for run in (one, other)]
-    edges = np.linspace(*panels.limits_of(*samples), BINS + 1)
+    (low, high), both = panels.limits_of(*samples), np.concatenate(samples)
+    edges = np.linspace(max(low, both.min()), min(high, both.max()), BINS + 1)  # no bin where there can be no draw
     tables = [np.histogram(sample, bins=edges, density=True)[0] for sample in samples]
     bins = [{"a": a, "b": b, "one": o, "other": t} for a, b, o, t in zip(edges[:-1], edges[1:], *tables, strict=True)]
     x = quantity("a", scale={"domain": [edges[0], edges[-1]], "nice": False}, axis={"tickCount": 4}, bin="binned")
@@ -126,6 +147,14 @@ def _choices(one: Run, other: Run) -> str:
     names = list(dict.fromkeys([*mine, *theirs]))
     lines = [(n, mine.get(n, elements.MISSING), theirs.get(n, elements.MISSING)) for n in names]
     differing = [line for line in lines if line[1] != line[2]]
-    if not differing:
-        return elements.paragraph("Every choice on record is the same.")
-    return elements.table(["choice", one.name, other.name], differing, "Where the two were made differently")
+    if differing:
+        text = elements.table(["choice", one.name, other.name], differing, "Where the two were made differently")
+    else:
+        text = elements.paragraph("Every choice on record is the same.")
+    return text + _command(one) + _command(other)
+
+
+def _command(run: Run) -> str:
+    """Folded: how to repeat the run, if its record says."""
+    configuration = run.manifest.get("configuration", {})
+    return elements.folded(f"To repeat {run.name}", elements.code(command_of(configuration))) if configuration else ""

@@ -1,0 +1,158 @@
+"""A run directory of many test tasks, and in it, on demand, the run directory of one of them.
+
+RUN/report.html, tasks.csv, summary.csv, posteriors.nc, diagnosis.json, model.npz, manifest.json
+RUN/tasks/NAME/...      what a run of one task holds; made when a verb is called with --task NAME
+"""
+
+import hashlib
+import os
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from kdbirl.csv_cells import guarded_frame
+from kdbirl.errors import FileProblem, did_you_mean
+from kdbirl.files import directory_whole_or_not_at_all, write_text
+from kdbirl.methods.kdbirl import KDBIRL
+from kdbirl.methods.model_file import load_model
+from kdbirl.methods.posteriors import Posteriors
+from kdbirl.methods.posteriors_file import StoredPosteriors, load_posteriors
+from kdbirl.report.html import report_page
+from kdbirl.report.run_directory import as_json, manifest_of, refuse_existing, write_parts
+from kdbirl.report.run_files import Run, read_json
+from kdbirl.report.run_manifest import sha256
+from kdbirl.report.tasks_page import tasks_page
+
+FILE = "posteriors.nc"
+FILES = {
+    "report.html": "the page to look at: all test tasks, a line each",
+    "tasks.csv": "rows, sampler, convergence and report card of each task",
+    "summary.csv": "mean, sd, quantiles and diagnostics of each task and parameter",
+    "posteriors.nc": "the draws of all tasks",
+    "diagnosis.json": "how many tasks have which colour",
+    "model.npz": "the fitted model, for kb.load_model",
+    "manifest.json": "versions, seed, configuration, hashes, timings",
+}
+LONGEST_NAME = 120
+
+
+def write_tasks_run(
+    directory: Path,
+    posteriors: Posteriors,
+    model: KDBIRL,
+    inputs: Sequence[str | Path],
+    configuration: Mapping[str, Any],
+    timings: Mapping[str, float],
+) -> None:
+    """Write all files under a temporary name, then give the directory its own."""
+    refuse_existing(directory)
+    lines = posteriors.table().to_dicts()
+    with directory_whole_or_not_at_all(directory) as unfinished:
+        posteriors.save(unfinished / FILE)
+        write_text(unfinished / "tasks.csv", guarded_frame(posteriors.table()).write_csv())
+        write_text(unfinished / "summary.csv", guarded_frame(posteriors.summary()).write_csv())
+        write_text(unfinished / "diagnosis.json", as_json(tasks_diagnosis(lines)))
+        model.save(unfinished / "model.npz")
+        first = next(iter(posteriors.lean.values()))
+        manifest = manifest_of(unfinished, first, inputs, configuration, timings)
+        write_text(unfinished / "manifest.json", as_json({**manifest, "test_tasks": len(posteriors)}))
+        write_text(unfinished / "report.html", tasks_page(posteriors, directory.absolute().name, lines))
+
+
+def tasks_diagnosis(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """How many tasks have which colour, and which are worst."""
+    colours = ("green", "amber", "red", "not assessed")
+    parts = [name for name, value in lines[0].items() if value in colours]
+    red = {part: [line["task"] for line in lines if line[part] == "red"] for part in parts}
+    return {
+        "test_tasks": len(lines),
+        "colours": {part: dict(Counter(str(line[part]) for line in lines)) for part in parts},
+        "red": {part: names for part, names in red.items() if names},
+    }
+
+
+def tasks_json(posteriors: Posteriors, directory: Path) -> str:
+    """What `kdbirl fit --expert-task ... --json` prints."""
+    files = {name: str(directory / name) for name in FILES}
+    lines = posteriors.table().to_dicts()
+    return as_json({"out": str(directory), "files": files, **tasks_diagnosis(lines), "tasks": lines})
+
+
+def tasks_text(posteriors: Posteriors) -> str:
+    """What `kdbirl fit --expert-task ...` prints: how the tasks fare, in a few lines."""
+    lines = posteriors.table().to_dicts()
+    found = tasks_diagnosis(lines)
+    counted = [
+        f"  {part:16}" + ", ".join(f"{count} {colour}" for colour, count in sorted(colours.items()))
+        for part, colours in found["colours"].items()
+    ]
+    return "\n".join([f"{len(lines)} test tasks. Can they be trusted?", *counted])
+
+
+def is_tasks_run(directory: Path) -> bool:
+    """Whether this is a run of many test tasks."""
+    return (directory / FILE).is_file()
+
+
+def run_of(directory: Path, task: str | None) -> Path:
+    """The run directory that a verb is about: `directory` itself, or that of one of its tasks, made if need be."""
+    if not is_tasks_run(directory):
+        if task is not None:
+            raise FileProblem(f"{directory} is no run of many test tasks: leave --task out.")
+        return directory
+    stored = StoredPosteriors(directory / FILE)
+    if task is None:
+        some = ", ".join(list(stored)[:3])
+        raise FileProblem(f"{directory} holds {len(stored)} test tasks; choose one with --task, for example {some}.")
+    if task not in stored:
+        raise FileProblem(f"There is no test task {task!r} in {directory}.{did_you_mean(task, list(stored))}")
+    place = directory / "tasks" / file_name(task)
+    if not (place / "posterior.nc").is_file():
+        place.parent.mkdir(exist_ok=True)
+        _write_task(directory, task, place)
+    return place
+
+
+def file_name(task: str) -> str:
+    """The task's name as the name of a directory: letters, digits and what a path cannot misread."""
+    text = quote(task, safe=" =+,@")
+    text = f"%2E{text[1:]}" if text.startswith(".") else text
+    return text if len(text) <= LONGEST_NAME else f"{text[:80]}-{hashlib.sha256(task.encode()).hexdigest()[:16]}"
+
+
+def task_run(directory: Path, task: str) -> Run:
+    """One task as a run, without writing anything."""
+    model = load_model(directory / "model.npz")
+    posterior = load_posteriors(directory / FILE, model)[task]
+    return Run.of(posterior, f"{directory.absolute().name}: {task}", model, read_json(directory / "manifest.json"))
+
+
+def _write_task(directory: Path, task: str, place: Path) -> None:
+    run = task_run(directory, task)
+    assert run.model is not None
+    with directory_whole_or_not_at_all(place) as unfinished:
+        write_parts(unfinished, run.posterior)
+        _linked(directory / "model.npz", unfinished / "model.npz")
+        outputs = {path.name: sha256(path) for path in sorted(unfinished.iterdir())}
+        write_text(unfinished / "manifest.json", as_json({**run.manifest, "outputs": outputs, "test_task": task}))
+        rows = not run.manifest.get("configuration", {}).get("no_rows")
+        write_text(unfinished / "report.html", report_page(run, rows))
+
+
+def _linked(source: Path, target: Path) -> None:
+    """The same file under a second name, or a copy where the file system has no links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def write_tasks_report(directory: Path, target: Path | None = None) -> Path:
+    """The page of all tasks, written again."""
+    place = target or directory / "report.html"
+    posteriors = load_posteriors(directory / FILE, load_model(directory / "model.npz"))
+    write_text(place, tasks_page(posteriors, directory.absolute().name, posteriors.table().to_dicts()))
+    return place
