@@ -5,6 +5,8 @@ global switch would hide a place where that was forgotten.
 """
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,8 @@ os.environ["MPLBACKEND"] = "Agg"  # before anything imports Matplotlib
 import hypothesis
 import jax
 import pytest
+
+from kdbirl.compiled_programs import forget_if_many
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
@@ -28,6 +32,17 @@ def repository() -> Path:
     return Path(__file__).resolve().parents[1]
 
 
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+    """The documentation site, built strictly."""
+    target = tmp_path_factory.mktemp("documentation") / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(target)]
+    environment = os.environ | {"PYTHONPATH": str(repository / "src"), "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return target
+
+
 @pytest.fixture(autouse=True)
 def _private_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands started by a test never write to the user's own cache directory."""
@@ -39,4 +54,5 @@ def _private_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest
 def _single_precision_outside() -> Iterator[None]:
     """The user's own JAX code stays in single precision, whatever of ours has run."""
     yield
+    forget_if_many()  # thousands of tests in one process, and not each of them comes by the library's own look
     assert not jax.config.jax_enable_x64, "something switched JAX's 64-bit types on globally and left them on"

@@ -8,12 +8,26 @@ import sys
 from pathlib import Path
 
 EXAMPLE = re.compile(r"<!-- example: (\w+) -->\n```\w+\n(.*?)```", flags=re.DOTALL)
+BLOCK = re.compile(r"^(?P<above>.*)\n *```(?P<language>.*)\n(?P<text>(?:.*\n)*?) *```$", flags=re.MULTILINE)
+NOT_RUN = re.compile(r"<!-- not run: (?P<reason>.+) -->")
+SHOWN = {"text"}  # languages of what is shown and cannot be run
 
 
 def all_examples(page):
     """(kind, text) of the blocks that follow `<!-- example: kind -->`, in their order."""
     found = EXAMPLE.findall(page)
     assert page.count("<!-- example:") == len(found), "a marked example is not followed by a block"
+    return found
+
+
+def unexplained_blocks(page):
+    """Blocks that are neither run, nor mere text, nor marked `<!-- not run: a reason of three words at least -->`."""
+    found = []
+    for block in BLOCK.finditer(page):
+        reason = NOT_RUN.fullmatch(block["above"])
+        explained = reason is not None and len(reason["reason"].split()) >= 3
+        if not (explained or block["language"] in SHOWN or block["above"].startswith("<!-- example: ")):
+            found.append(f"{block['language'] or 'no language'}: {block['text'].splitlines()[0]}")
     return found
 
 

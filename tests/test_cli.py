@@ -60,6 +60,9 @@ def test_without_a_verb_it_shows_help(capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (["report"], "kdbirl: Missing argument 'RUN'. See kdbirl report --help.\n"),
+        (["frobnicate"], "kdbirl: No such command 'frobnicate'. See kdbirl --help.\n"),
+        (["fit", "--draws", "many"], "kdbirl: Invalid value for '--draws': Input should be a valid integer\n"),
         (["doctr"], "kdbirl: No such command 'doctr'. Did you mean 'doctor'?\n"),
         (["doctor", "--jsn"], "kdbirl: No such option: --jsn (Possible options: --json)\n"),
         (["doctor", "extra"], "kdbirl: Got unexpected extra argument(s) (extra)\n"),

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from .cli.tables import training, write_tables
-from .printed_examples import all_examples, run_python, run_shell
+from .printed_examples import BLOCK, all_examples, run_python, run_shell, unexplained_blocks
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+EVERY_PAGE = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")), *DOCS.rglob("*.md")]
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if "<!-- example:" in page.read_text(encoding="utf-8")]
 
 
@@ -41,6 +43,27 @@ def test_the_pages_with_examples_are_found():
     assert DOCS / "tutorials" / "gridworld.md" in PAGES
 
 
+@pytest.mark.parametrize("page", sorted(EVERY_PAGE), ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_block_is_run_or_says_why_not(page):
+    text = page.read_text(encoding="utf-8")
+    assert 2 * len(BLOCK.findall(text)) == text.count("```")
+    assert unexplained_blocks(text) == []
+
+
+@pytest.mark.parametrize(
+    ("page", "found"),
+    [
+        ("a\n\n```python\nx = 1\n```\n", ["python: x = 1"]),
+        ("a\n\n```\n$ ls\n```\n", ["no language: $ ls"]),
+        ("<!-- not run: long -->\n```console\n$ ls\n```\n", ["console: $ ls"]),
+        ("<!-- not run: it takes an hour -->\n```console\n$ ls\n```\n", []),
+        ("<!-- example: shell -->\n```console\n$ ls\n```\n\n```text\na\n```\n", []),
+    ],
+)
+def test_a_block_that_is_not_run_is_found(page, found):
+    assert unexplained_blocks(page) == found
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_example_of_a_page_runs(page, folder, capsys):
     if page.stem == "index":  # the quick start is for those who have tables
@@ -48,7 +71,7 @@ def test_every_example_of_a_page_runs(page, folder, capsys):
         training().write_csv(folder / "training.csv")
     execute(page, folder)
     if "--open" in page.read_text(encoding="utf-8"):
-        report = folder / "run" / "report.html"
+        (report,) = folder.rglob("report.html")
         assert (folder.parent / "opened").read_text().split() == [report.as_uri()]
         assert "<h2>What is and is not informed</h2>" in report.read_text(encoding="utf-8")
 

@@ -8,7 +8,7 @@ import pytest
 
 import kdbirl as kb
 
-from .cli.tables import write_tables
+from .cli.tables import training, write_tables
 from .printed_examples import all_examples, examples, run_python, run_shell
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,6 +19,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_tables(tmp_path)
+    training().write_csv(tmp_path / "training.csv")
     return tmp_path
 
 
@@ -41,10 +42,19 @@ def test_python_example(program, folder, capsys):
     assert capsys.readouterr().out.strip()
 
 
-def test_shell_examples_one_after_another(folder):
+def test_shell_examples_one_after_another(folder, monkeypatch):
+    """From the tables to an opened report, with README's commands and nothing else."""
+    opened = folder / "opened"
+    browser = folder / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" >>"{opened}"\n')
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", f"{browser} %s")
     for block in examples(README, "shell"):
         done = run_shell(block, folder)
         assert done.returncode == 0, done.stderr
+    report = folder / "run" / "report.html"
+    assert opened.read_text().split() == [report.as_uri()]
+    assert "<h2>What is and is not informed</h2>" in report.read_text(encoding="utf-8")
     assert kb.load_posterior("run/posterior.nc").convergence.ok
     assert (folder / "run" / "diagnosis" / "sensitivity.png").is_file()
 

@@ -1,9 +1,6 @@
 """The documentation site builds without a warning, has every page and public name, and fetches nothing."""
 
-import os
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -29,16 +26,6 @@ class Loaded(HTMLParser):
         self.identifiers.add(given.get("id"))
         if given.get(LOADING.get(tag, "")) and given.get("rel") not in ("canonical", "prev", "next"):
             self.addresses.append(given[LOADING[tag]])
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    target = tmp_path_factory.mktemp("documentation") / "site"
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(target)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return target
 
 
 @pytest.fixture(scope="module")

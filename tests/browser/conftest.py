@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+PATIENCE = 180_000  # milliseconds: a loaded machine is slow, and that is no fault of a page
 CANDIDATES = (os.environ.get("KDBIRL_CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
 
 
@@ -43,7 +44,7 @@ class Watched:
     def open(self, target: Path | str) -> Any:
         """From disk, or an address; until every chart is drawn."""
         self.page.goto(target.as_uri() if isinstance(target, Path) else target)
-        self.page.wait_for_selector("html[data-ready]", timeout=30_000)
+        self.page.wait_for_selector("html[data-ready]")
         return self.page
 
 
@@ -55,6 +56,7 @@ def opened(browser: Any) -> Iterator[Any]:
     def new(width: int = 1280, height: int = 900, scheme: str = "light", offline: bool = True) -> Watched:
         size = {"width": width, "height": height}
         context = browser.new_context(viewport=size, color_scheme=scheme, offline=offline)
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         return Watched(context.new_page())
 

@@ -1,5 +1,6 @@
 """Runs made by hand, so that a page has every section and no test waits for a fit."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +114,20 @@ def model(names):
     states, tasks = rng.normal(size=(120, 2)), np.repeat(np.arange(6), 20)
     bank = kb.TaskBank.from_arrays(states, None, tasks, bank.task_rewards, state_names=["x", "y"])
     return kb.KDBIRL(prior=kb.Normal(0, 2), features=kb.Identity(), bandwidth=(0.5, 0.7)).fit(bank)
+
+
+def bounded_run():
+    """A uniform prior on [0, 1], and draws that reach both of its ends."""
+    rng = np.random.default_rng(2)
+    states, tasks = rng.normal(size=(120, 2)), np.repeat(np.arange(6), 20)
+    bank = kb.TaskBank.from_arrays(states, None, tasks, rng.uniform(size=(6, 2)), reward_names=["w_x", "w_y"])
+    fitted = kb.KDBIRL(prior=kb.Uniform(0, 1), bandwidth=(0.5, 0.7)).fit(bank)
+    drawn = rng.beta(0.4, 0.4, size=(4, 500, 2))
+    settings = {"prior": "uniform:0,1", "features": "Standardize"}
+    made = posterior(
+        ("w_x", "w_y"), draws=2000, settings=settings, prior_draws=rng.uniform(size=(1000, 2)), feature_names=("x", "y")
+    )
+    return Run.of(replace(made, draws=drawn), "bounded", fitted)
 
 
 def full_run(names=("w_x", "w_y", "w_z"), name="full", **more):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from .pages import HOSTILE, SECTIONS, full_run, posterior, write
+from .pages import HOSTILE, SECTIONS, bounded_run, full_run, posterior, write
 
 SERIOUS = ("serious", "critical")
 
@@ -82,7 +82,7 @@ def test_the_scatter_brushes_both_of_its_parameters(report, opened):
     drag(page, "pair", 0.4, 0.7)
     page.wait_for_selector("#status.on")
     assert " from " in page.locator("#status output").inner_text()
-    filled = [box.input_value() for box in page.locator("#numbers input").all()]
+    filled = [box.input_value() for box in page.locator(".range input").all()]
     assert sum(value != "" for value in filled) == 4
     page.get_by_role("button", name="Clear the brush").click()
     page.wait_for_selector("#status:not(.on)", state="attached")
@@ -111,9 +111,62 @@ def test_everything_can_be_done_with_the_keyboard(report, opened):
     assert watched.problems == []
 
 
+def end(page, parameter, name):
+    return page.locator(f'input[data-parameter="{parameter}"][data-end="{name}"]')
+
+
+def test_typed_ranges_say_what_they_do(report, opened):
+    """One end leaves the other open; an empty range is refused; the brush stays within its axis; Escape clears all."""
+    watched = opened()
+    page = watched.open(report)
+    end(page, 0, "low").fill("0.25")
+    end(page, 0, "low").press("Enter")
+    page.wait_for_selector("#status.on")
+    assert "w_x at least 0.25" in page.locator("#status output").inner_text()
+    assert end(page, 0, "high").input_value() == ""
+    kept = page.locator("#status output").inner_text()
+    end(page, 0, "high").fill("-3")
+    end(page, 0, "high").press("Enter")
+    assert page.evaluate("document.querySelector('input:invalid').validationMessage") == "From 0.25 to -3 is no range."
+    assert page.locator("#status output").inner_text() == kept
+    end(page, 0, "high").fill("1000")
+    end(page, 0, "high").press("Enter")
+    page.wait_for_function("() => document.querySelector('#status output').textContent.includes('to 1000')")
+    brush, chart = (page.locator(f"#marginal-0 {place}").bounding_box() for place in (".brush_brush path", "svg"))
+    assert brush["x"] + brush["width"] <= chart["x"] + chart["width"] + 1
+    end(page, 0, "high").focus()
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#status:not(.on)", state="attached")
+    assert [box.input_value() for box in page.locator(".range input").all()] == [""] * 6
+    assert watched.problems == []
+
+
+def test_ranges_can_be_typed_on_a_phone_without_scrolling_sideways(report, opened):
+    page = opened(width=360, height=740).open(report)
+    for box in page.locator(".range input").all():
+        place = box.bounding_box()
+        assert place["x"] >= 0
+        assert place["x"] + place["width"] <= 360
+        assert place["width"] > 60
+
+
+def test_no_bin_reaches_beyond_the_bounds_of_the_prior():
+    import json
+    import re
+
+    from kdbirl.report.html import report_page
+
+    text = report_page(bounded_run())
+    content = json.loads(re.search(r'id="content">(.*?)</script>', text, flags=re.DOTALL)[1])
+    for chart in ("marginal-0", "marginal-1"):
+        bins = content["charts"][chart]["bins"]
+        assert (bins[0]["a"], bins[-1]["b"]) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_accessibility_checker_finds_nothing_serious(scheme, report, opened, axe):
-    page = opened(scheme=scheme).open(report)
+def test_the_accessibility_checker_finds_nothing_serious(scheme, width, report, opened, axe):
+    page = opened(scheme=scheme, width=width).open(report)
     page.evaluate("document.querySelectorAll('details').forEach(fold => fold.open = true)")
     page.wait_for_selector("#sampler .chart svg")
     assert violations(page, axe) == []

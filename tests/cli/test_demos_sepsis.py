@@ -36,8 +36,9 @@ def test_it_writes_the_tables_and_the_policies(folder, capsys):
     again = kb.make_bank(world, bank.rewards, episodes=2, horizon=4, seed=0, planner=policies)
     np.testing.assert_allclose(again.demonstrations.states, bank.demonstrations.states, rtol=1e-9)
     record = read_world("out")
+    assert record.world() == world
     with pytest.raises(InputError, match="sepsis is a simulator"):
-        record.world()
+        record.table()
     assert record.true_reward == (-1, 0, 0)
     assert record.made["world"]["ending"] == "never"
     assert record.made["policies"] == "Not trained."

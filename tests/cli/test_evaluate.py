@@ -108,7 +108,8 @@ def test_the_other_files_of_the_run_stay_as_they_are(folder):
     run("evaluate", "run", "--world", "grid", "--quiet")
     after = {path: path.read_bytes() for path in Path("run").iterdir()}
     assert set(after) - set(before) == {Path("run/evaluation.json")}
-    assert [path.name for path in before if after[path] != before[path]] == ["report.html"]  # its page is written again
+    changed = {path.name for path in before if after[path] != before[path]}
+    assert changed == {"report.html", "manifest.json"}  # the page is written again, with its hash
     assert b"Expected value difference" in after[Path("run/report.html")]
 
 
@@ -118,9 +119,10 @@ MISTAKES = {
     "no posterior": (["grid"], "grid has no posterior.nc; give the run directory"),
     "no world": (["run", "--world", "none.json"], "none.json: there is no such file; expected a world.json"),
     "no world there": (["run", "--world", "run"], "run/world.json: there is no such file"),
-    "a table": (["run", "--world", "grid/expert.csv"], "grid/expert.csv is not JSON"),
+    "a table": (["run", "--world", "grid/expert.csv"], "grid/expert.csv cannot be read as JSON"),
     "other JSON": (["run", "--world", "run/manifest.json"], "'env' is missing or of the wrong kind"),
     "a short reward": (["run", "--true-reward", "1"], "a reward of this world has 2 parameters (x, y)"),
+    "policies of a table": (["run", "--policy", "p.npz"], "--policy is for simulators"),
     "no such parameter": (["run", "--true-reward", "z=1"], "'z', which is not among this world's parameters"),
 }
 

@@ -150,7 +150,7 @@ def test_help_names_every_option_and_has_an_example(capsys, monkeypatch):
     shown = capsys.readouterr().out
     assert max(len(line) for line in shown.splitlines()) <= 80
     assert [word for word in words(seed=0, expert_columns="", chains=1)[1::2] if word not in shown] == []
-    assert "Example: kdbirl fit --training" in shown
+    assert "kdbirl fit --training training.csv" in shown
     panels = [shown.index(f"─ {panel} ") for panel in ("Tables", "Model", "Sampling", "Output")]
     assert panels == sorted(panels)
 
@@ -356,7 +356,7 @@ WRONG_OPTIONS = {
     "another expert column": ({"expert_columns": "z=x"}, "columns: 'z' is not a column that was asked for."),
     "missing file": ({"expert": "exprt.csv"}, "exprt.csv: there is no such file. Did you mean 'expert.csv'?"),
     "missing pattern": ({"training": "*.tsv"}, "*.tsv: no file matches this pattern."),
-    "missing option": ({"rewards": None}, "Missing option '--rewards'"),
+    "missing option": ({"rewards": None}, "Where are the known rewards? Give their table"),
     "unknown option": ({"sampling": "nuts"}, "No such option: --sampling"),
     "declared actions": ({"n_actions": 2}, "has 3 different labels, but 2 were declared"),
     "declared labels": ({"actions": "left,right"}, "column 'action' is 'stay', outside the declared set."),

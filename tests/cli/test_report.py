@@ -28,6 +28,21 @@ def folder(tmp_path_factory):
     return place
 
 
+def test_two_tables_are_enough_where_the_training_table_has_the_rewards(tmp_path, monkeypatch, capsys):
+    import polars as pl
+
+    tables.write_tables(tmp_path)
+    rewards = pl.read_csv(tmp_path / "rewards.csv").with_columns(pl.col("task").cast(pl.String))
+    rows = tables.training().with_columns(pl.col("task").cast(pl.String))
+    rows.join(rewards, on="task", how="left", maintain_order="left").write_csv(tmp_path / "both.csv")
+    monkeypatch.chdir(tmp_path)
+    command = FIT.replace("training.parquet", "both.csv").replace("--rewards rewards.csv ", "").split()
+    assert cli.run(command) == 2
+    assert "Where are the known rewards?" in capsys.readouterr().err
+    assert cli.run([*command, "--reward", "w_x,w_y"]) == 0
+    assert "--rewards" not in text("run/report.html").split("kdbirl fit")[1].split("--out")[0]
+
+
 @pytest.fixture
 def here(folder, monkeypatch):
     monkeypatch.chdir(folder)
@@ -48,7 +63,7 @@ def test_fit_leaves_rows_out_on_request_and_diagnose_keeps_to_it(here):
 
 def test_the_page_can_be_written_again_and_elsewhere(here, capsys):
     before = {path: path.stat().st_mtime_ns for path in Path("run").rglob("*") if path.is_file()}
-    assert cli.run(["report", "run", "--out", "page.html"]) == 0
+    assert cli.run(["report", "run", "--rows", "--out", "page.html"]) == 0
     assert capsys.readouterr().out == "Open page.html\n"
     assert "row-influence" in text("page.html")
     assert "--training=training.parquet" in text("page.html")
@@ -56,6 +71,53 @@ def test_the_page_can_be_written_again_and_elsewhere(here, capsys):
     assert cli.run(["report", "run", "--no-rows", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"run": "run", "file": "run/report.html", "rows": False}
     assert MARK in text()
+
+
+def test_rows_that_the_fit_left_out_stay_left_out(here, capsys):
+    """By the record of the run, even where no page is there to tell."""
+    assert cli.run(["report", "run", "--out", "elsewhere.html", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] is False
+    assert MARK in text("elsewhere.html")
+    assert "row-influence" not in text("elsewhere.html")
+    Path("run/report.html").unlink()
+    assert cli.run(["report", "run"]) == 0
+    assert MARK in text()
+
+
+@pytest.fixture
+def browser(tmp_path, monkeypatch):
+    """A browser that writes down what it was asked to open."""
+    program = tmp_path / "browser"
+    program.write_text(f'#!/bin/sh\necho "$1" >>"{tmp_path}/opened"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("BROWSER", f"{program} %s")
+    return tmp_path / "opened"
+
+
+def fresh_webbrowser(monkeypatch):
+    """The module looks for browsers once."""
+    monkeypatch.setattr("webbrowser._tryorder", None)
+    monkeypatch.setattr("webbrowser._browsers", {})
+
+
+def test_open_opens_the_page(here, browser, capsys, monkeypatch):
+    fresh_webbrowser(monkeypatch)
+    assert cli.run(["report", "run", "--open"]) == 0
+    assert browser.read_text().split() == [(here / "run" / "report.html").as_uri()]
+    assert capsys.readouterr().out == "Opened run/report.html\n"
+
+
+def test_without_a_browser_open_says_where_the_page_is(here, capsys, monkeypatch):
+    fresh_webbrowser(monkeypatch)
+    for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(here))
+    assert cli.run(["report", "run", "--open"]) == 0
+    shown = capsys.readouterr()
+    assert f"There is no browser here. The page is {here / 'run' / 'report.html'}" in shown.out
+    assert shown.err == ""
+    assert cli.run(["report", "run", "--open", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["opened"] is False
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from kdbirl.experiments import contraction, fig3
 from kdbirl.experiments.grid_settings import FIG1
 from kdbirl.experiments.ledger import Claim, read_ledger, update_ledger
 from kdbirl.experiments.named import EXPERIMENTS
+from kdbirl.experiments.timing_claims import NOT_IN_QUICK
+
+from ..experiments.claims_of_the_paper import EXPECTED
 
 FIGURES = ("lemma-4.1", "theorem-4.2", "theorem-4.2-draws")
 FIRST_BYTES = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
@@ -154,3 +158,43 @@ def test_all_of_the_paper_in_quick(here):
     assert len(ledger) == len(content["claims"]) == len(told)
     page = Path("made/index.html").read_text()
     assert page.count("data:image/png;base64,") == len(list(Path("made").glob("*/*.png")))
+    assert {(row.experiment, row.name) for row in ledger} >= EXPECTED  # every claim of the paper
+    assert {row.why for row in ledger if row.name == "cost-in-stan"} == {NOT_IN_QUICK}
+
+
+SMALL = ["reproduce", "fig3", "contraction", "timing", "--quick", "--quiet", "--out"]
+
+
+def tables(folder):
+    """All files but the times of this run, and what tells them."""
+    found = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.*") if path.is_file()}
+    kept = {path: data for path, data in found.items() if "timing" not in path.parts and "manifest" not in path.name}
+    rows = [claim for claim in read_ledger(folder / "claims.csv") if claim.experiment != "timing"]
+    return {path: data for path, data in kept.items() if path.name not in ("claims.csv", "index.html")}, rows
+
+
+@pytest.mark.long
+def test_a_run_that_was_killed_goes_on_with_identical_results(here):
+    """SIGKILL after the first cells, again and again; then to its end, beside a run that nobody disturbed."""
+    assert cli.run([*SMALL, "whole"]) == 0
+    asked, cells = [sys.executable, "-m", "kdbirl", *SMALL, "killed"], 0
+    for _ in range(3):
+        run = subprocess.Popen(asked, stderr=subprocess.DEVNULL)
+        while run.poll() is None and len(list(Path("killed").glob("*/cells/*.json"))) <= cells:
+            time.sleep(0.01)
+        run.kill()
+        run.wait()
+        cells = len(list(Path("killed").glob("*/cells/*.json")))
+    assert 0 < cells < len(list(Path("whole").glob("*/cells/*.json")))
+    assert subprocess.run(asked, check=False).returncode == 0
+    assert tables(Path("killed")) == tables(Path("whole"))
+
+
+@pytest.mark.long
+def test_all_of_it_twice_gives_identical_tables(here):
+    for name in ("once", "twice"):
+        asked = [sys.executable, "-m", "kdbirl", "reproduce", "all", "--quick", "--quiet", "--out", name]
+        assert subprocess.run(asked, check=False).returncode == 0
+    once, twice = tables(Path("once")), tables(Path("twice"))
+    assert len(once[0]) > 100
+    assert once == twice

@@ -182,7 +182,7 @@ class TestMissing:
 
     def test_another_directory(self, tmp_path: Path) -> None:
         (tmp_path / "other").mkdir()
-        with pytest.raises(FileProblem, match="other: "):
+        with pytest.raises(FileProblem, match=r"other/metadata\.json: there is no such file; expected a data set"):
             read_minari(tmp_path / "other")
         (tmp_path / "other" / "metadata.json").write_text(json.dumps({"what": 1}))
         with pytest.raises(FileProblem, match="other: this is not a Minari data set that can be read"):

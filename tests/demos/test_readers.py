@@ -535,6 +535,17 @@ class TestTaskBank:
         with pytest.raises(InputError, match=message):
             bank(rewards=rewards)
 
+    def test_rewards_may_stand_in_every_row_of_the_training_table(self) -> None:
+        rows = pl.DataFrame({"task": ["b", "b", "a"], "x": [1.0, 2.0, 3.0], "v": [0.5, 0.5, 0.1], "w": [1, 1, 2]})
+        data = read_task_bank(rows, rewards=rows, state="x", reward=["v", "w"])
+        assert (data.names, data.reward_names) == (("b", "a"), ("v", "w"))
+        np.testing.assert_array_equal(data.rewards, [[0.5, 1.0], [0.1, 2.0]])
+        changed = rows.with_columns(v=pl.Series([0.5, 0.6, 0.1]))
+        with pytest.raises(InputError, match="row 2 of the table, column 'task': task 'b' has another reward in row 1"):
+            read_task_bank(rows, rewards=changed, state="x", reward=["v", "w"])
+        with pytest.raises(InputError, match=r"task 'b' is there already in row 1.*if their columns are named"):
+            read_task_bank(rows, rewards=rows, state="x")
+
     def test_files_are_named(self, tmp_path: Path) -> None:
         ROWS.write_parquet(tmp_path / "rows.parquet")
         rewards = written(tmp_path / "rewards.csv", "task,r\na,1\nc,2\n")

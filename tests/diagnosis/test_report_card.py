@@ -83,8 +83,8 @@ def test_identifiability_amber_comes_and_goes():
     colour, sentence = card(identifiability=found)["identifiability"]
     assert colour == "amber"
     assert fitted.fitted.reward_names[1] in sentence
-    assert "what was put in" in sentence
-    assert "task" in sentence.split("put in")[1]
+    assert "repeats the prior" in sentence
+    assert "task" in sentence.split("nothing new")[1]
     assert card(identifiability=identified(np.concatenate([line, [[0.0, 1.0]]]))[1])["identifiability"][0] == "green"
 
 

@@ -172,7 +172,7 @@ def test_starts_are_the_users_or_synthetic_with_a_warning(directory, tmp_path):
         ({"one": np.zeros((3, 47)), "two": np.zeros((3, 47))}, "expected one"),
         ({"table": np.array([[None] * 47])}, "cannot be read"),
         (np.zeros((3, 47)), "cannot be read"),
-        (None, "cannot be read"),
+        (None, "no such file"),
         (b"PK\x03\x04 nothing", "cannot be read"),
     ],
 )

@@ -155,7 +155,9 @@ def test_a_missing_package_is_a_sentence(monkeypatch):
 
 def test_a_damaged_file_is_a_sentence(tmp_path):
     (tmp_path / "dynamics.npz").write_bytes(b"not an archive")
-    with pytest.raises(FileProblem, match="cannot be read as the arrays of icu-sepsis"):
+    with pytest.raises(
+        FileProblem, match=r"cannot be read as an npz file \(.*\); expected the arrays of icu-sepsis 2\.0\.1"
+    ):
         icu_sepsis._load(tmp_path / "dynamics.npz")
 
 

@@ -108,7 +108,15 @@ def test_the_tables_read_as_they_should():
     assert [row["problem"] for row in read] == ["", "No, not here."]
     text = summary_text(summary(rows), {"kdbirl": "KD-BIRL"}, "title")
     assert "KD-BIRL  10    0.25" in text
-    assert "1 answers failed" in text
+    assert "1 answer failed" in text
+
+
+def test_the_summary_fits_a_terminal():
+    rows = rows_of("birl-tuned", 1000, [(0, 0, 1234.5), (1, 0, -12345.6)])
+    rows = [row | {"regret_of_mean": row["regret"], "bounded": row["regret"], "seconds": 1234.5} for row in rows]
+    text = summary_text(summary(rows), {"birl-tuned": "A method with a very long name"}, "title")
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\nA metho " in text
 
 
 def test_every_measure_has_a_panel_with_the_methods_that_have_it():

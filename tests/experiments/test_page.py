@@ -20,6 +20,8 @@ def reproduction(folder):
     (folder / "fig1" / "fig1-ours.png").write_bytes(b"\x89PNG picture")
     manifest = {
         "title": "Figure 1 <script>",
+        "part": "fig1-ours",
+        "configuration": {"quick": True},
         "seeds": [0, 1],
         "captions": {"fig1-ours": '"quoted" <i>'},
         "outputs": {"fig1-ours.json": "", "fig1-ours.png": "", "gone.png": ""},
@@ -37,11 +39,15 @@ def test_the_page_has_everything_and_escapes_it(tmp_path):
     assert "<script" not in text
     assert "&quot;quoted&quot; &lt;i&gt;" in text
     assert text.count("data:image/png;base64,") == 1
-    assert "kdbirl reproduce fig1" in text
+    assert (
+        "kdbirl reproduce fig1 \\\n    --variant=ours \\\n    --quick \\\n    --seeds=2 \\\n    --out reproduction"
+        in text
+    )
     assert "0.1 [0, 0.2]" in text
     assert "nan" not in text
     assert text == page_text(tmp_path, ["fig1", "fig2"])
-    assert "http" not in text
+    assert "http:" not in text
+    assert "https:" not in text
 
 
 def test_tables_are_tidy():

@@ -12,6 +12,7 @@ import kdbirl as kb
 from kdbirl.envs.simulator import TabularSimulator
 from kdbirl.errors import InputError
 from kdbirl.planners import replay as memory
+from kdbirl.planners.deep_q import known_horizon
 from kdbirl.planners.q_episodes import Actors, Evaluation, Scales, Settings, Setup, World, act, evaluate, starts_of
 from kdbirl.planners.q_learning import double_q_goal
 from kdbirl.planners.q_network import ActionValueNetwork, action_values
@@ -42,7 +43,7 @@ def some_world(horizon=None, n_states=5, n_actions=3):
 def transitions(n, first=0, d=2):
     number = jnp.arange(first, first + n)
     rows = jnp.broadcast_to(number[:, None].astype(float), (n, d))
-    return Transitions(rows, number, rows, rows + 1, number % 2 == 0)
+    return Transitions(rows, number, number, rows, rows + 1, number % 2 == 0)
 
 
 def test_the_memory_is_a_ring():
@@ -60,18 +61,19 @@ def test_only_what_was_written_is_drawn():
     np.testing.assert_array_equal(drawn.observation[:, 1], drawn.action)
 
 
-def test_the_goal_is_double_q_learning_and_stops_only_at_ends():
-    """Against a plain loop: one network chooses the action, the other values it."""
+@pytest.mark.parametrize("limit", [None, 7])
+def test_the_goal_is_double_q_learning_and_stops_only_at_ends(limit):
+    """Against a plain loop: one network chooses the action, the other values it, both at the next step."""
     rng = np.random.default_rng(1)
-    network, target = (ActionValueNetwork(3 + 2, (8,), 4, 2, 10.0, jax.random.key(k)) for k in (0, 1))
+    network, target = (ActionValueNetwork(3 + 2, (8,), 4, 2, 10.0, jax.random.key(k), limit) for k in (0, 1))
     following, features, weights = (jnp.asarray(rng.normal(size=(50, k))) for k in (3, 2, 2))
-    ended = jnp.asarray(rng.random(50) < 0.5)
-    rows = Transitions(following, jnp.zeros(50, int), features, following, ended)
+    ended, step = jnp.asarray(rng.random(50) < 0.5), jnp.asarray(rng.integers(0, 6, 50))
+    rows = Transitions(following, step, jnp.zeros(50, int), features, following, ended)
     goal = double_q_goal(0.9, network, target, rows, weights)
     differ = 0
     for i in range(50):
-        chosen = int(np.argmax(network(following[i], weights[i])))
-        values = np.asarray(target(following[i], weights[i]))
+        chosen = int(np.argmax(network(following[i], step[i] + 1, weights[i])))
+        values = np.asarray(target(following[i], step[i] + 1, weights[i]))
         differ += chosen != values.argmax()
         expected = float(features[i] @ weights[i]) + (0.0 if ended[i] else 0.9 * values[chosen])
         assert float(goal[i]) == pytest.approx(expected, rel=1e-5, abs=1e-4)
@@ -82,12 +84,20 @@ def test_values_grow_with_the_weights():
     """Q = w . f: zero weights are worth nothing, and opposite advantages cancel over the actions."""
     network = ActionValueNetwork(3 + 2, (8,), 4, 2, 10.0, jax.random.key(0))
     observations = jax.random.normal(jax.random.key(1), (6, 3))
-    assert not np.asarray(action_values(network, observations, jnp.zeros((6, 2)))).any()
+    assert not np.asarray(action_values(network, observations, jnp.arange(6), jnp.zeros((6, 2)))).any()
+
+
+@pytest.mark.parametrize("limit", [None, 7])
+def test_the_step_matters_only_where_the_horizon_is_known(limit):
+    network = ActionValueNetwork(3 + 2, (8,), 4, 2, 10.0, jax.random.key(0), limit)
+    observations, weights = jnp.ones((7, 3)), jnp.ones((7, 2))
+    values = np.asarray(action_values(network, observations, jnp.arange(7), weights))
+    assert len(np.unique(values[:, 0])) == (1 if limit is None else 7)
 
 
 def settings(**changes):
-    values = {name: getattr(TINY, name) for name in Settings.__dataclass_fields__}
-    return Settings(**values | {"discount": 0.8, "episode_length": 100} | changes)
+    values = {name: getattr(TINY, name) for name in Settings.__dataclass_fields__ if name != "limit"}
+    return Settings(**values | {"discount": 0.8, "episode_length": 100, "limit": None} | changes)
 
 
 def actors_of(simulator, cells, steps):
@@ -102,16 +112,19 @@ def plain_world(n, episodes=1):
     return World(scales, jnp.ones((1, 1)), jnp.ones((episodes, 1)))
 
 
-def test_a_cut_episode_starts_again_and_its_row_is_no_end():
-    """In a corridor 0 1 2 (end 3): one episode ends, one reaches the horizon, one the length, one goes on."""
+@pytest.mark.parametrize("limit", [None, 5])
+def test_a_cut_episode_starts_again_and_its_row_is_no_end(limit):
+    """In a corridor 0 1 2 (end 3): one episode ends, one reaches the horizon, one the length, one goes on. Only a
+    horizon that the network knows is an end too."""
     table = np.zeros((4, 1, 4))
     table[[0, 1, 2, 3], 0, [1, 2, 3, 3]] = 1.0
     mdp = kb.TabularMDP(table, 0, 0.8, terminal=np.arange(4) == 3, horizon=5)
-    setup = Setup(TabularSimulator(mdp), settings(episode_length=3))
+    setup = Setup(TabularSimulator(mdp), settings(episode_length=3, limit=limit))
     before = actors_of(setup.simulator, [2, 1, 1, 1], [1, 4, 2, 1])
     starts = starts_of(setup, jax.random.key(1))
     after, rows = act(setup, plain_world(4), starts, before, jnp.zeros(4, int), jax.random.key(0))
-    np.testing.assert_array_equal(rows.terminated, [True, False, False, False])
+    np.testing.assert_array_equal(rows.ended, [True, limit is not None, False, False])
+    np.testing.assert_array_equal(rows.step, [1, 4, 2, 1])
     np.testing.assert_array_equal(np.argmax(rows.following, axis=1), [3, 2, 2, 2])  # where it led, not the new start
     np.testing.assert_array_equal(rows.features[:, 0], [2, 1, 1, 1])
     np.testing.assert_array_equal(after.state.cell, [0, 0, 0, 2])
@@ -141,10 +154,23 @@ def small():
     return mdp, reward, TINY.plan(mdp, reward, seed=3)
 
 
-def test_values_are_those_without_a_time_limit(small):
+def test_values_with_a_horizon_are_those_of_backward_induction(small):
+    """At each of the 4 steps, of which the last are worth much less than the first."""
+    mdp, reward, policy = small
+    exact = kb.action_values(mdp, reward)[:, :-1]
+    found = np.stack([policy.q_values(np.arange(4), step) for step in range(4)])
+    assert np.abs(found - exact).max() < 0.05 * np.abs(exact).max()
+    assert np.abs(exact[0] - exact[3]).max() > 0.15 * np.abs(exact).max(), "steps could not be told apart"
+    assert kb.value(mdp, policy, reward) == pytest.approx(kb.plan_many(mdp, [reward]).values[0], rel=1e-3)
+    rows = policy.q_values(np.array([0, 1, 2]), np.array([3, 0, 2]))  # a step of its own for each
+    np.testing.assert_allclose(rows, found[[3, 0, 2], [0, 1, 2]], rtol=1e-5)
+
+
+def test_a_cut_is_not_an_end_where_the_horizon_is_too_far_to_count():
     """Episodes are cut after 4 steps and end in the last state: the cut must not be taken for an end."""
-    _, reward, policy = small
-    exact = kb.action_values(some_world(horizon=None), reward)[:-1]
+    reward = np.array([1.0, -0.5, 0.2, 2.0, 0.0])
+    policy = replace(TINY, episode_length=4, updates=2000).plan(some_world(), reward, seed=3)
+    exact = kb.action_values(some_world(), reward)[:-1]
     found = policy.q_values(np.arange(4))
     assert np.abs(found - exact).max() < 0.05 * np.abs(exact).max()
     np.testing.assert_array_equal(found.argmax(axis=1), exact.argmax(axis=1))
@@ -152,19 +178,34 @@ def test_values_are_those_without_a_time_limit(small):
     assert np.abs(limited - exact).max() > 0.15 * np.abs(exact).max(), "the two could not be told apart"
 
 
+def test_without_a_discount_there_are_values_up_to_a_horizon():
+    mdp = kb.Gridworld(2, discount=1, horizon=5)
+    reward = np.array([0.0, -1.0, 0.3, 1.0])
+    policy = replace(TINY, updates=1500).plan(mdp, reward, seed=0)
+    assert kb.value(mdp, policy, reward) == pytest.approx(kb.plan_many(mdp, [reward]).values[0], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("discount", "horizon", "known"),
+    [(0.99, 500, None), (0.99, 499, 499), (0.95, 18, 18), (0.9, None, None), (1.0, 9, 9)],
+)
+def test_a_horizon_is_known_where_what_comes_after_it_would_count(discount, horizon, known):
+    assert known_horizon(discount, horizon) == known
+
+
 def test_the_same_seed_gives_the_same_result(small):
     mdp, reward, policy = small
     again, other = TINY.plan(mdp, reward, seed=3), TINY.plan(mdp, reward, seed=4)
     assert again.learning == policy.learning
-    np.testing.assert_array_equal(again.q_values(np.arange(5)), policy.q_values(np.arange(5)))
-    assert (other.q_values(np.arange(5)) != policy.q_values(np.arange(5))).any()
+    np.testing.assert_array_equal(again.q_values(np.arange(5), 1), policy.q_values(np.arange(5), 1))
+    assert (other.q_values(np.arange(5), 1) != policy.q_values(np.arange(5), 1)).any()
 
 
 def test_the_users_precision_and_generator_do_not_matter(small):
     mdp, reward, policy = small
     with jax.enable_x64(True), jax.default_prng_impl("rbg"):
         again = TINY.plan(mdp, reward, seed=3)
-    np.testing.assert_array_equal(again.q_values(np.arange(5)), policy.q_values(np.arange(5)))
+    np.testing.assert_array_equal(again.q_values(np.arange(5), 2), policy.q_values(np.arange(5), 2))
 
 
 def test_a_policy_plugs_in_everywhere(small):
@@ -173,10 +214,12 @@ def test_a_policy_plugs_in_everywhere(small):
     mdp, reward, policy = small
     table = policy.table()
     assert kb.value(mdp, policy, reward) == kb.value(mdp, table, reward)
-    assert [policy.predict(s) for s in range(5)] == policy.actions(np.arange(5)).tolist()
-    assert policy.predict(np.eye(5)[2]) == policy.predict(2)
-    demos = kb.rollout(kb.as_gymnasium(mdp, reward), policy, episodes=3, seed=0)
-    np.testing.assert_array_equal(demos.actions, policy.actions(demos.states))
+    assert [policy.predict_at(s, 3) for s in range(5)] == policy.actions(np.arange(5), 3).tolist()
+    assert policy.predict_at(np.eye(5)[2], 0) == policy.predict_at(2, 0)
+    demos = kb.rollout(kb.as_gymnasium(mdp, reward), policy, episodes=8, seed=0)
+    steps = np.concatenate([np.arange(np.sum(demos.episodes == episode)) for episode in range(8)])
+    np.testing.assert_array_equal(demos.actions, policy.actions(demos.states, steps))
+    assert (policy.actions(demos.states, steps) != policy.actions(demos.states, 0)).any(), "no step matters"
     sums = collected_features(TabularSimulator(mdp), policy, episodes=2000, horizon=None, seed=0) @ reward
     exact = kb.value(mdp, table, reward)
     assert sums.mean() == pytest.approx(exact, abs=4.5 * sums.std() / np.sqrt(2000))
@@ -299,7 +342,7 @@ def test_bad_worlds_and_rewards_are_refused():
         (lambda: SMALL.plan(grid, [1.0], seed=0), "2 parameters"),
         (lambda: SMALL.plan(grid, np.ones((2, 2)), seed=0), "plan_conditioned"),
         (lambda: SMALL.plan(grid, [1.0, 2.0], seed=-1), "seed=-1"),
-        (lambda: SMALL.plan(kb.Gridworld(2, discount=1, horizon=5), np.ones(4), seed=0), "discount=1 with a horizon"),
+        (lambda: kb.DeepQ(episode_length=3).plan(kb.Gridworld(2, horizon=5), np.ones(4), seed=0), "horizon of 5 steps"),
         (lambda: kb.DeepQ(discount=1.5).plan(grid, [1.0, 2.0], seed=0), "discount=1.5"),
         (lambda: SMALL.plan_conditioned(grid, (1.0, -1.0), seed=0), "low below high"),
         (lambda: SMALL.plan_conditioned(grid, kb.Uniform([0, 0, 0], [1, 1, 1]), seed=0), "2 parameters"),
@@ -311,13 +354,21 @@ def test_bad_worlds_and_rewards_are_refused():
 
 def test_bad_questions_are_refused(small):
     _, _, policy = small
-    for question, words in [
-        ([5], "no state 5"),
-        ([-1], "no state -1"),
-        (np.ones((2, 3)), r"\(2, 3\), expected \(n, 5\)"),
+    for question, step, words in [
+        ([5], 0, "no state 5"),
+        ([-1], 0, "no state -1"),
+        (np.ones((2, 3)), 0, r"\(2, 3\), expected \(n, 5\)"),
+        ([1], None, "depends on the step"),
+        ([1], 4, "step=4: steps are whole numbers, from 0 to 3"),
+        ([1], 0.5, "step=0.5"),
     ]:
         with pytest.raises(InputError, match=words):
-            policy.q_values(np.asarray(question))
+            policy.q_values(np.asarray(question), step)
+    with pytest.raises(InputError, match="depends on the step"):
+        policy.predict(1)
+    longer = TabularSimulator(some_world(horizon=9))
+    with pytest.raises(InputError, match="for 4 steps, but episodes have up to 9"):
+        kb.rollout(longer, policy, horizon=None)
 
 
 # The acceptance of issue 3, in full

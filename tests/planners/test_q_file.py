@@ -34,6 +34,28 @@ def test_of_a_tabular_world_the_states_come_back_too(tmp_path):
     np.testing.assert_array_equal(table.probabilities, saved.policy([1.0, 0, 0, 2]).table().probabilities)
 
 
+def test_with_a_horizon_the_steps_come_back_too(tmp_path):
+    """As Q of each step, and as what compiled rollouts and paired ones play."""
+    mdp = kb.Gridworld(3, horizon=6, discount=0.9)
+    simulator, reward = TabularSimulator(mdp), np.linspace(-1, 1, 9)
+    saved = untrained(simulator, states=np.eye(9), seed=2)
+    saved.save(tmp_path / "policy.npz")
+    found = kb.load_conditioned(tmp_path / "policy.npz")
+    assert found.values.limit == 6
+    table = found.policy(reward).table()
+    assert table.probabilities.shape == (6, 9, 5)
+    assert (table.probabilities[0] != table.probabilities[5]).any(), "no step matters"
+    for step in range(6):
+        np.testing.assert_array_equal(found.q_values([0, 4], reward, step), saved.q_values([0, 4], reward, step))
+    options = {"episodes": 12, "horizon": 6, "seed": 1}
+    rows = kb.make_bank(simulator, reward[None], planner=found, **options).task(0)
+    steps = np.concatenate([np.arange(6)] * 12)
+    chosen = np.argmax(table.probabilities, axis=2)
+    np.testing.assert_array_equal(rows.actions, chosen[steps, np.argmax(rows.states, axis=1)])
+    one = kb.policy_features(simulator, lambda world, w: table, reward, **options)
+    np.testing.assert_allclose(kb.policy_features(simulator, found, reward, **options), one, rtol=1e-6)
+
+
 def record_of(path):
     with np.load(path) as file:
         return dict(file)
@@ -75,3 +97,6 @@ def test_policies_of_another_world_are_refused(tmp_path):
     assert policies_of(CART, rewards, tmp_path / "policy.npz", seed=0).values.n_actions == CART.n_actions
     with pytest.raises(InputError, match="other observations"):
         policies_of(TabularSimulator(kb.Gridworld(2)), np.ones((1, 4)), tmp_path / "policy.npz", seed=0)
+    shorter = kb.CartPole(discount=0.99, horizon=50)  # so near that the policies know it
+    with pytest.raises(InputError, match=r"other steps \(None\) than this world's \(50\)"):
+        policies_of(shorter, rewards, tmp_path / "policy.npz", seed=0)

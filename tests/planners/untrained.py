@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from kdbirl.planners.deep_q import known_horizon
 from kdbirl.planners.q_episodes import Scales
 from kdbirl.planners.q_network import ActionValueNetwork, single_precision
 from kdbirl.planners.q_policy import ConditionedQ, Learning, LearntValues
@@ -13,7 +14,8 @@ from kdbirl.planners.q_policy import ConditionedQ, Learning, LearntValues
 def untrained(simulator, centre=0.0, spread=1.0, seed=0, states=None):
     """Q of random weights for the simulator's observations, features and actions."""
     d, q = len(simulator.observation_names), len(simulator.feature_names)
-    network = ActionValueNetwork(d + q, (16, 8), simulator.n_actions, q, 20.0, jax.random.key(seed))
+    limit = known_horizon(simulator.discount, simulator.horizon)
+    network = ActionValueNetwork(d + q, (16, 8), simulator.n_actions, q, 20.0, jax.random.key(seed), limit)
     scales = Scales(jnp.full(d, centre), jnp.full(d, spread), jnp.eye(q))
     names = tuple(simulator.observation_names), tuple(simulator.feature_names)
     learning = Learning(False, "Not trained.", 0, 0, (0.0, 1.0), 1.0, 0.0, float(np.float32(0.1)))

@@ -194,7 +194,7 @@ def test_independent_draws_with_a_real_fault_are_blamed() -> None:
 
 def test_few_independent_draws_are_too_few_whatever_their_diagnostics() -> None:
     found = assess(independent(1, 50), NAMES, "Grid")
-    assert found.sentence == "Do not trust these draws yet. There are only 50 draws: ask for at least 100, better 1000."
+    assert found.sentence == "Use these draws with care. There are only 50 draws: ask for at least 100, better 1000."
     assert found.colour == "amber"
 
 

@@ -20,6 +20,7 @@ from scipy import stats
 from kdbirl.errors import InputError, SamplingError
 from kdbirl.posterior import smc
 from kdbirl.posterior.grid import Grid
+from kdbirl.posterior.independence import Independence
 from kdbirl.posterior.mcmc import HMC, NUTS, Metropolis
 from kdbirl.posterior.priors import Normal, Uniform
 from kdbirl.posterior.product_prior import CustomPrior
@@ -41,13 +42,14 @@ SAMPLERS: dict[str, Sampler] = {
     "metropolis": Metropolis(chains=4, warmup=1000, draws=1000, thin=20),
     "smc": SMC(particles=1000, runs=4),
     "grid": Grid(draws=1000, chains=4),
+    "independence": Independence(chains=4, draws=1000),
     "vi": VI(steps=2000, draws=2000),
 }
-ASYMPTOTICALLY_EXACT = ("nuts", "hmc", "metropolis", "smc", "grid")
+ASYMPTOTICALLY_EXACT = ("nuts", "hmc", "metropolis", "smc", "grid", "independence")
 EXACT = [(name, problem) for name in ASYMPTOTICALLY_EXACT for problem in ("corner", "ridge", "mixed")]
-EXACT += [(name, "normal") for name in ("nuts", "smc", "grid")]
-EXACT += [(name, "bimodal") for name in ("smc", "grid")]
-EXACT += [(name, "compact") for name in ("metropolis", "smc", "grid")]
+EXACT += [(name, "normal") for name in ("nuts", "smc", "grid", "independence")]
+EXACT += [(name, "bimodal") for name in ("smc", "grid", "independence")]
+EXACT += [(name, "compact") for name in ("metropolis", "smc", "grid", "independence")]
 
 
 TRACES: dict[tuple[str, str], int] = {}

@@ -276,13 +276,19 @@ import sys
 from pathlib import Path
 import matplotlib.style.core
 import arviz_plots, xarray
-tree = xarray.load_datatree(Path(sys.argv[1]) / "posterior.nc", engine="h5netcdf")
-for name in ("plot_dist", "plot_forest", "plot_ess"):
-    getattr(arviz_plots, name)(tree, backend="matplotlib").savefig(Path(sys.argv[1]) / f"{name}.png")
+import kdbirl as kb
+file = Path(sys.argv[1]) / "posterior.nc"
+trees = {"file": xarray.load_datatree(file, engine="h5netcdf"), "posterior": kb.load_posterior(file).to_arviz()}
+for name in sys.argv[2:]:
+    for kind, tree in trees.items():
+        getattr(arviz_plots, name)(tree, backend="matplotlib").savefig(file.with_name(f"{name}-{kind}.png"))
 """
-    found = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
+    names = ("plot_dist", "plot_forest", "plot_ess", "plot_rank", "plot_pair")
+    command = [sys.executable, "-c", program, str(tmp_path), *names]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
-    assert min((tmp_path / f"{n}.png").stat().st_size for n in ("plot_dist", "plot_forest", "plot_ess")) > 5000
+    pictures = [tmp_path / f"{name}-{kind}.png" for name in names for kind in ("file", "posterior")]
+    assert min(picture.stat().st_size for picture in pictures) > 5000
 
 
 @pytest.mark.parametrize(
@@ -298,7 +304,7 @@ def test_foreign_files_are_refused(content: bytes, tmp_path: Path) -> None:
 
 
 def test_files_that_are_not_there_and_directories(tmp_path: Path) -> None:
-    with pytest.raises(FileProblem, match=r"nowhere\.nc does not exist; expected a posterior"):
+    with pytest.raises(FileProblem, match=r"nowhere\.nc: there is no such file; expected a posterior"):
         load_posterior(tmp_path / "nowhere.nc")
     with pytest.raises(FileProblem, match="is a directory"):
         load_posterior(tmp_path)
@@ -401,7 +407,7 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(FileProblem, match="cannot be written: Is a directory"):
         make().save(tmp_path / "folder")
-    with pytest.raises(FileProblem, match="is not a file name"):
+    with pytest.raises(FileProblem, match="is not the name of a file"):
         save_posterior(make(), "")
     assert [p.name for p in tmp_path.iterdir()] == ["folder"]
 

@@ -6,6 +6,7 @@ import pytest
 from kdbirl.report.limits_plots import plot_limits
 from kdbirl.report.paper_grids import plot_cell_maps
 from kdbirl.report.paper_marginals import LOOKS, density, plot_state_marginals
+from kdbirl.report.paper_sepsis import plot_evd_against_rows, plot_weight_marginals
 from kdbirl.report.paper_weights import levels_of, plot_weights
 
 
@@ -78,4 +79,28 @@ def test_limits_show_every_table_and_what_was_refused(tmp_path):
     figure = plot_limits(tables)
     assert len(figure.axes) == 6
     assert [text.get_text() for text in figure.axes[3].texts] == ["refused"]
+    figure.savefig(tmp_path / "x.png")
+
+
+def test_evd_is_drawn_at_the_sizes_that_were_measured(tmp_path):
+    rows = [
+        {"world": "sepsis", "star": star, "seed": seed, "n": n, "method": method, "evd": 0.1, "prior_evd": 1.0}
+        for star in range(2)
+        for seed in range(2)
+        for n in (10, 100, 1000)
+        for method in ("kdbirl", "avril", "avril-prior")
+    ]
+    figure = plot_evd_against_rows(rows, [[0.5, -0.25, 1.0], [0.0, 0.0, 1.0]])
+    low, high = figure.axes[0].get_xlim()
+    assert 5 < low < 10 < 1000 < high < 2000
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["10", "100", "1,000"]
+    assert "\u22120.25" in figure.axes[0].get_title(loc="left")
+    figure.savefig(tmp_path / "x.png")
+
+
+def test_marginals_of_weights_have_a_legend(tmp_path):
+    marginal = {"edges": [-1.0, 0.0, 1.0], "posterior": [0.2, 0.8], "prior": [0.5, 0.5]}
+    figure = plot_weight_marginals({"sepsis": [marginal] * 3}, [0.5, 0.1, -0.3], ["a", "b", "c"])
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["KD-BIRL's posterior", "prior", "$w^\\star$"]
     figure.savefig(tmp_path / "x.png")

@@ -1,5 +1,6 @@
 """Figures: what is drawn is what the posterior says, for any number of parameters, and nothing global changes."""
 
+import inspect
 import io
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
+import kdbirl as kb
 from kdbirl.errors import InputError
 from kdbirl.posterior.result import Posterior
 from kdbirl.report.panels import POSTERIOR, TRUE, shortened
@@ -240,3 +242,10 @@ print("matplotlib.pyplot" in sys.modules)
 """
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"
+
+
+@pytest.mark.parametrize("name", [name for name in kb._MODULE_OF if name.startswith("plot_")])
+def test_every_public_figure_is_a_function_that_takes_axes_and_gives_a_figure(name):
+    signature = inspect.signature(getattr(kb, name))
+    assert signature.parameters["axes"].default is None
+    assert signature.return_annotation in (Figure, "Figure")

@@ -6,7 +6,7 @@ import pytest
 
 import kdbirl as kb
 from kdbirl.errors import FileProblem
-from kdbirl.report.html import renew_report, write_report
+from kdbirl.report.html import write_report
 from kdbirl.report.run_files import card_of, read_run
 
 from .posteriors import posterior
@@ -30,7 +30,7 @@ def test_the_draws_alone_are_enough(bare):
     run = read_run(bare)
     assert (run.name, run.model, dict(run.manifest), run.evaluation) == ("run", None, {}, None)
     assert run.posterior == kb.load_posterior(bare / "posterior.nc")
-    assert write_report(bare).read_text().startswith("<!doctype html>")
+    assert write_report(bare)[0].read_text().startswith("<!doctype html>")
 
 
 def test_later_diagnoses_count_but_take_nothing_back(bare):
@@ -46,13 +46,13 @@ def test_later_diagnoses_count_but_take_nothing_back(bare):
 
 
 def test_rows_that_were_left_out_stay_left_out(bare):
-    assert "kdbirl-rows" not in renew_report(bare).read_text()
-    write_report(bare, rows=False)
-    assert '<meta name="kdbirl-rows" content="left out">' in renew_report(bare).read_text()
+    assert "kdbirl-rows" not in write_report(bare)[0].read_text()
+    assert write_report(bare, rows=False)[1] is False
+    assert '<meta name="kdbirl-rows" content="left out">' in write_report(bare)[0].read_text()
 
 
 def test_another_file_can_be_named(bare, tmp_path):
-    assert write_report(bare, target=tmp_path / "page.html") == tmp_path / "page.html"
+    assert write_report(bare, target=tmp_path / "page.html") == (tmp_path / "page.html", True)
     assert not (bare / "report.html").exists()
 
 

@@ -1,0 +1,107 @@
+"""Sums in single precision and within a tolerance keep their bounds."""
+
+import numpy as np
+import pytest
+
+import kdbirl as kb
+from kdbirl.errors import InputError
+from kdbirl.likelihood.boxed_sums import boxed_log_sums
+from kdbirl.likelihood.boxes import Boxes
+from kdbirl.likelihood.kernel_sums import SINGLE_ERROR, task_log_sums
+from kdbirl.likelihood.kernels import as_kernel, on_columns
+
+
+def problem(d, m=6000, n=40, tasks=3, seed=0, far=0.0):
+    """Rows of some tasks around their centres, weighted, and expert rows that may lie far from them."""
+    rng = np.random.default_rng(seed)
+    of_row = np.sort(rng.integers(tasks, size=m))
+    rows = rng.uniform(-1, 1, (tasks, d))[of_row] + rng.normal(size=(m, d))
+    return rng.normal(size=(n, d)) + far, rows, rng.integers(1, 5, m).astype(float), of_row
+
+
+def double_loop(expert, rows, weights, tasks, n_tasks, h):
+    """The sum as written, in logs."""
+    table = np.full((len(expert), n_tasks), -np.inf)
+    for i, x in enumerate(expert):
+        for k in range(n_tasks):
+            own = tasks == k
+            table[i, k] = np.logaddexp.reduce(np.log(weights[own]) - ((x - rows[own]) ** 2).sum(1) / (2 * h**2))
+    return table
+
+
+def gaussian(d):
+    return on_columns(as_kernel("gaussian"), [f"x{i}" for i in range(d)], {})
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("h", [0.03, 0.1, 1.0, 30.0])
+@pytest.mark.parametrize("tolerance", [1e-3, 0.05])
+def test_boxes_keep_their_tolerance(d, h, tolerance):
+    expert, rows, weights, tasks = problem(d)
+    found, far = boxed_log_sums(expert, Boxes.of(rows, weights, tasks, 3), h, tolerance)
+    error = np.abs(found - double_loop(expert, rows, weights, tasks, 3, h))[~far].max(initial=0.0)
+    assert error <= tolerance
+    assert h <= 0.1 or not far.any()
+
+
+def test_far_expert_rows_are_found_and_summed_exactly():
+    expert, rows, weights, tasks = problem(2, far=30.0)
+    _, far = boxed_log_sums(expert, Boxes.of(rows, weights, tasks, 3), 0.05, 1e-3)
+    assert far.all()
+    bank = kb.TaskBank.from_arrays(rows, None, tasks, np.eye(3))
+    given = {"prior": kb.Uniform(0, 1), "features": kb.Identity(), "bandwidth": (0.05, 0.5)}
+    values = [
+        kb.KDBIRL(**given, sums=sums).fit(bank).log_likelihood(kb.Demonstrations(expert), np.full(3, 0.5))
+        for sums in (kb.KernelSums(), kb.KernelSums(tolerance=1e-3))
+    ]
+    assert values[0] == values[1]
+
+
+def test_one_row_tasks_of_unequal_size_and_equal_rows():
+    rows = np.concatenate([np.zeros((1, 2)), np.ones((500, 2))])
+    tasks = np.repeat([0, 1], [1, 500])
+    expert = np.array([[0.5, 0.5], [1.0, 1.0]])
+    found, far = boxed_log_sums(expert, Boxes.of(rows, np.ones(501), tasks, 2), 0.3, 1e-3)
+    assert not far.any()
+    np.testing.assert_allclose(found, double_loop(expert, rows, np.ones(501), tasks, 2, 0.3), atol=1e-3)
+
+
+def test_boxes_hold_every_row_once():
+    _, rows, weights, tasks = problem(3, m=5000)
+    boxes = Boxes.of(rows, weights, tasks, 3)
+    kept = np.isfinite(boxes.rows[..., -1])
+    assert kept.sum() == len(rows)
+    np.testing.assert_allclose(np.exp(boxes.log_total).sum(axis=1), np.bincount(tasks, weights))
+    back = (boxes.rows[..., :3] + boxes.centre[:, :, None])[kept]
+    np.testing.assert_allclose(np.sort(back, axis=0), np.sort(rows, axis=0), atol=1e-5)
+    assert (np.abs(boxes.rows[..., :3]).max(axis=2) <= boxes.half + 1e-6).all()
+
+
+@pytest.mark.parametrize("h", [0.2, 0.5, 5.0])
+def test_single_precision_keeps_its_bound(h):
+    expert, rows, weights, tasks = problem(3)
+    exact, single = (
+        task_log_sums(expert, rows, weights, tasks, 3, gaussian(3), np.array([h]), single=single)
+        for single in (False, True)
+    )
+    error = np.abs(exact - single).max()
+    assert 0 < error < SINGLE_ERROR
+
+
+@pytest.mark.parametrize("sums", [kb.KernelSums(precision="single"), kb.KernelSums(tolerance=0.01)])
+def test_the_posterior_says_how_large_the_error_was(sums, tmp_path):
+    expert, rows, _, tasks = problem(2, m=3000)
+    bank = kb.TaskBank.from_arrays(rows, None, tasks, np.eye(3))
+    model = kb.KDBIRL(prior=kb.Uniform(0, 1), bandwidth=(0.1, 0.5), sampler=kb.Grid(draws=50), sums=sums).fit(bank)
+    post = model.posterior(kb.Demonstrations(expert), seed=0)
+    note = next(note for note in post.settings["notes"] if note.startswith("kernel sums"))
+    assert f"within {sums.bound:g}" in note
+    assert 0 < float(note.split()[-1]) < sums.bound
+    model.save(tmp_path / "model.npz")
+    assert kb.load_model(tmp_path / "model.npz").sums == sums
+
+
+@pytest.mark.parametrize("given", [{"precision": "half"}, {"tolerance": 1e-9}, {"tolerance": -1}, {"tolerance": "low"}])
+def test_methods_that_do_not_exist_are_refused(given):
+    with pytest.raises(InputError, match="should be"):
+        kb.KernelSums(**given)

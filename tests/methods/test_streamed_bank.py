@@ -1,0 +1,112 @@
+"""A streamed bank gives the numbers of the same bank in memory."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import kdbirl as kb
+from kdbirl.demos import piece_summary, row_sampling, row_source
+
+from .streamed import CONTINUOUS, DISCRETE, expert, table, written
+
+PRIOR = kb.Uniform(0, 1)
+POINTS = np.random.default_rng(3).random((7, 2))
+GIVEN = (0.5, 0.3)
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return table(3000)
+
+
+@pytest.fixture(scope="module")
+def directory(frame, tmp_path_factory):
+    return written(tmp_path_factory.mktemp("bank") / "rows", frame)
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """Limits that make a few thousand rows a bank of many pieces that does not fit into memory."""
+    monkeypatch.setattr(row_source, "PIECE_ROWS", 300)
+    monkeypatch.setattr(row_sampling, "ROWS_SAMPLED", 600)
+    monkeypatch.setattr(row_sampling, "FEWEST_OF_A_TASK", 5)
+    monkeypatch.setattr(row_sampling, "PLAYED_ROWS", 900)
+    monkeypatch.setattr(piece_summary, "DISTINCT_KEPT", 400)
+
+
+def fitted(bank, **choices):
+    return kb.KDBIRL(prior=PRIOR, **{"bandwidth": GIVEN, **choices}).fit(bank)
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {},
+        {"conditional": "action", "task_weights": "equal"},
+        {"features": kb.Standardize(kb.Identity()), "kernel": "laplace"},
+        {"features": kb.Columns(["y"]) + kb.OneHotActions(), "kernel": "epanechnikov", "bandwidth": (4.0, 0.3)},
+    ],
+    ids=["default", "conditional", "standardised", "concatenated"],
+)
+def test_the_likelihood_is_that_of_all_rows(large, directory, frame, choices):
+    in_memory = fitted(kb.read_task_bank(directory, **CONTINUOUS), **choices)
+    streamed = fitted(kb.stream_task_bank(directory, **CONTINUOUS, block_rows=128), **choices)
+    assert streamed.fitted.ckde.all_rows is not None
+    assert len(streamed.fitted.ckde.rows) < frame.height / 2
+    shown = expert(frame)
+    expected = in_memory.log_likelihood(shown, POINTS)
+    np.testing.assert_allclose(streamed.log_likelihood(shown, POINTS), expected, rtol=1e-11)
+    np.testing.assert_array_equal(streamed.fitted.ckde.rows_per_task, in_memory.fitted.ckde.rows_per_task)
+    assert streamed.fitted.features.names == in_memory.fitted.features.names
+
+
+def test_posterior_and_support_are_those_of_all_rows(large, directory, frame):
+    shown = expert(frame)
+    in_memory = fitted(kb.read_task_bank(directory, **CONTINUOUS)).posterior(shown, seed=1)
+    streamed = fitted(kb.stream_task_bank(directory, **CONTINUOUS)).posterior(shown, seed=1)
+    np.testing.assert_allclose(streamed.draws, in_memory.draws, rtol=1e-8)
+    of_support = [post.settings["diagnosis"]["support"]["effective_rows"] for post in (streamed, in_memory)]
+    np.testing.assert_allclose(*of_support, rtol=1e-9)
+    assert any("sampled rows stand for 3,000" in note for note in streamed.settings["notes"])
+
+
+def test_sizes_of_blocks_pieces_and_files_change_nothing(large, directory, frame, tmp_path, monkeypatch):
+    shown = expert(frame)
+    values = [
+        fitted(kb.stream_task_bank(directory, **CONTINUOUS, block_rows=n)).log_likelihood(shown, POINTS)
+        for n in (7, 3000)
+    ]
+    monkeypatch.setattr(row_source, "PIECE_ROWS", 10_000)
+    one = written(tmp_path / "one", frame, files=1, row_group=frame.height)
+    values.append(fitted(kb.stream_task_bank(one, **CONTINUOUS)).log_likelihood(shown, POINTS))
+    np.testing.assert_allclose(values[1:], [values[0]] * 2, rtol=1e-12)
+
+
+def test_a_discrete_bank_is_counted_and_never_read_again(large, directory, frame, monkeypatch):
+    in_memory = fitted(kb.read_task_bank(directory, **DISCRETE))
+    bank = kb.stream_task_bank(directory, **DISCRETE)
+    streamed = fitted(bank)
+    assert streamed.fitted.ckde.all_rows is None
+    monkeypatch.setattr(type(bank.source), "read", None)
+    shown = expert(frame, cells=True)
+    expected = in_memory.log_likelihood(shown, POINTS)
+    np.testing.assert_allclose(streamed.log_likelihood(shown, POINTS), expected, rtol=1e-12)
+    assert streamed.fitted.ckde.weights.sum() == frame.height
+
+
+@pytest.mark.parametrize("rule", ["paper", "median", "silverman", "cv", "loto"])
+def test_rules_choose_the_same_where_all_rows_fit_into_the_sample(directory, rule):
+    in_memory = fitted(kb.read_task_bank(directory, **CONTINUOUS), bandwidth=rule).fitted.choices.for_rows(20)
+    streamed = fitted(kb.stream_task_bank(directory, **CONTINUOUS), bandwidth=rule).fitted.choices.for_rows(20)
+    np.testing.assert_allclose(streamed.bandwidths.h, in_memory.bandwidths.h, rtol=1e-9)
+    np.testing.assert_allclose(streamed.bandwidths.h_reward, in_memory.bandwidths.h_reward, rtol=1e-9)
+    assert streamed.power == in_memory.power
+
+
+def test_a_bank_without_a_summary_is_what_is_sent_to_others(directory):
+    bank = kb.stream_task_bank(directory, **CONTINUOUS)
+    bank.summary(0)
+    assert bank._summaries
+    assert replace(bank).fingerprint() == bank.fingerprint()
+    assert bank.__getstate__()["_summaries"] == {}

@@ -1,0 +1,208 @@
+"""A real cluster of two worker processes: the same numbers as here, whatever becomes of a worker."""
+
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kdbirl as kb
+from kdbirl.cluster import Cluster, connected, local_client
+from kdbirl.demos.bank_summary import BankSummary
+from kdbirl.demos.dask_rows import DaskRows
+from kdbirl.demos.stream_reader import stream_task_bank
+from kdbirl.errors import InputError
+from kdbirl.evaluation.contenders import Budget
+from kdbirl.experiments.cell_store import CellStore
+from kdbirl.experiments.comparison import Comparison
+from kdbirl.likelihood.cluster_rows import ClusterRows
+from kdbirl.likelihood.streamed_rows import StreamedRows
+
+from .methods.banks import continuous
+from .methods.streamed import CONTINUOUS, expert, table, written
+
+# Python 3.12 warns of fork in a process with threads; the workers are spawned by a fork server
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Two worker processes of one thread each."""
+    with local_client(2, memory_limit=0) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def parquet(tmp_path_factory) -> Path:
+    return written(tmp_path_factory.mktemp("bank"), table(1200), files=6, row_group=100)
+
+
+@pytest.fixture
+def on_disk(monkeypatch):
+    """Small banks are kept whole; as large ones, they stay where they are."""
+    made = BankSummary.of
+    monkeypatch.setattr(BankSummary, "of", lambda bank, found: replace(made(bank, found), exact=False))
+
+
+def streamed(parquet: Path, source=None) -> kb.StreamedBank:
+    """A bank of many small pieces that is not kept whole in memory."""
+    return stream_task_bank(parquet if source is None else source, **CONTINUOUS)
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch):
+    monkeypatch.setattr("kdbirl.demos.row_source.PIECE_ROWS", 100)
+
+
+MODEL = {"prior": kb.Uniform(0, 1), "bandwidth": (0.5, 0.4), "sampler": kb.Grid(draws=50, chains=2)}
+
+
+def fitted(bank, **client):
+    """Fitted with kernel sums over all rows, as for banks whose distinct rows do not fit into memory."""
+    return kb.KDBIRL(**MODEL).fit(bank, **client)
+
+
+class Slow:
+    """Rows whose sums take a while: time to kill a worker."""
+
+    def __init__(self, rows):
+        self.rows, self.rows_per_task = rows, rows.rows_per_task
+
+    def piece_log_sums(self, piece, *question):
+        time.sleep(0.15)
+        return self.rows.piece_log_sums(piece, *question)
+
+
+def worker_pid(_: int) -> int:
+    return os.getpid()
+
+
+def double(value: int, by: int) -> int:
+    return value * by
+
+
+def joined(first: str, second: str) -> str:
+    return f"({first} {second})"
+
+
+def text(value: int) -> str:
+    return str(value)
+
+
+def test_workers_are_other_processes_with_one_thread_each(client):
+    pids = set(Cluster(client).mapped(worker_pid, range(20)))
+    assert len(pids) == 2
+    assert os.getpid() not in pids
+    assert set(client.nthreads().values()) == {1}
+    limits = client.run(lambda: {name: os.environ.get(name) for name in ("XLA_FLAGS", "OMP_NUM_THREADS")})
+    assert all("multi_thread_eigen=false" in own["XLA_FLAGS"] for own in limits.values())
+
+
+def test_the_order_of_results_and_merges_is_fixed(client):
+    cluster = Cluster(client)
+    assert cluster.mapped(double, range(30), (3,)) == [3 * value for value in range(30)]
+    assert cluster.merged(text, range(1, 8), joined) == "(((1 2) (3 4)) ((5 6) 7))"
+    assert cluster.merged(text, [5], joined) == "5"
+
+
+def test_a_posterior_from_parquet_is_the_same(client, parquet, on_disk):
+    rows, bank = expert(table(1200)), streamed(parquet)
+    assert bank.source.n_pieces > 5
+    here, there = fitted(streamed(parquet)), fitted(bank, client=client)
+    assert isinstance(there.fitted.ckde.all_rows, ClusterRows)
+    at = np.random.default_rng(0).random((20, 2))
+    np.testing.assert_allclose(there.log_likelihood(rows, at), here.log_likelihood(rows, at), rtol=1e-12)
+    one, other = here.posterior(rows, seed=1), there.posterior(rows, seed=1)
+    np.testing.assert_allclose(other.draws, one.draws, atol=1e-9)
+    assert other.cards["support"] == one.cards["support"]
+
+
+def test_a_killed_worker_changes_nothing(client, parquet):
+    """One of two processes is killed while tables are on their way; its nanny starts another for the next test."""
+    bank = streamed(parquet)
+    model = fitted(bank)
+    rows = StreamedRows(bank.summary(0).coded, model.fitted.features)
+    asked = model.fitted.features(expert(table(1200))), model.fitted.ckde.kernel, np.array([0.5])
+    columns = tuple(range(asked[0].shape[1]))
+    here = rows.task_log_sums(*asked, columns)
+    cluster = Cluster.of(client)
+    quiet = ClusterRows(rows, bank.source.n_pieces, cluster).task_log_sums(*asked, columns)
+    np.testing.assert_allclose(quiet, here, rtol=1e-12, atol=1e-12)
+    victim, killed = cluster.mapped(worker_pid, [0])[0], []
+
+    class Killer:
+        def update(self, name, done, total, note=""):
+            if done >= 2 and not killed:
+                os.kill(victim, signal.SIGKILL)
+                killed.append(done)
+
+        def close(self):
+            return None
+
+    table_after = ClusterRows(Slow(rows), bank.source.n_pieces, cluster).task_log_sums(*asked, columns, Killer())
+    assert killed
+    assert killed[0] < bank.source.n_pieces
+    np.testing.assert_array_equal(table_after, quiet)
+
+
+def test_a_bank_in_memory_and_loto_over_tasks(client, monkeypatch):
+    monkeypatch.setattr("kdbirl.likelihood.cluster_rows.PIECE_BYTES", 2000)
+    bank, rows = continuous(tasks=8, rows=20)
+    settings = kb.LotoSettings(h_factors=(0.25, 0.5), h_reward_factors=(0.5, 1.0), powers=(1.0, 0.25))
+    choices = {"prior": kb.Uniform(-1, 1), "features": kb.Identity(), "bandwidth": settings}
+    here, there = kb.KDBIRL(**choices).fit(bank, n=10), kb.KDBIRL(**choices).fit(bank, n=10, client=client)
+    one, other = (model.fitted.choices.for_rows(10).loto for model in (here, there))
+    np.testing.assert_allclose(other.means, one.means, rtol=1e-12)
+    assert other.chosen == one.chosen
+    at = np.random.default_rng(0).uniform(-1, 1, (9, 2))
+    assert there.fitted.ckde.all_rows.n_pieces > 1
+    few = rows.take(slice(0, 10))
+    np.testing.assert_allclose(there.log_likelihood(few, at), here.log_likelihood(few, at), rtol=1e-12)
+
+
+def test_a_dask_frame_is_a_bank(client, parquet, on_disk):
+    frames = pytest.importorskip("dask.dataframe")
+    frame = frames.read_parquet(str(parquet), split_row_groups=True)
+    rows, at = expert(table(1200)), np.random.default_rng(0).random((5, 2))
+    expected = fitted(streamed(parquet)).log_likelihood(rows, at)
+    found = fitted(streamed(parquet, frame), client=client)
+    np.testing.assert_allclose(found.log_likelihood(rows, at), expected, rtol=1e-12)
+    with pytest.raises(InputError, match="is persisted"):
+        DaskRows.of(client.persist(frame))
+
+
+def test_evd_over_draws(client, monkeypatch):
+    monkeypatch.setattr("kdbirl.evaluation.planned_draws.DRAWS_AT_ONCE", 7)
+    world, draws = kb.Gridworld(3, features="xy"), np.random.default_rng(0).uniform(-1, 1, (40, 2))
+    one, other = kb.evd(draws, world, [1.0, -0.5]), kb.evd(draws, world, [1.0, -0.5], client=client)
+    np.testing.assert_allclose(other.per_draw, one.per_draw, rtol=1e-12, atol=1e-12)
+    assert other.of_mean == pytest.approx(one.of_mean, rel=1e-12, abs=1e-12)
+
+
+def test_compare_over_seeds(client, tmp_path):
+    study = Comparison("gridworld:2", ("prior",), rows=(5,), seeds=2, training_tasks=3, budget=Budget(draws=20))
+    here = study.run(CellStore(tmp_path / "here"))
+    there = study.run(CellStore(tmp_path / "there"), client=client)
+    timed = ("seconds", "fit_seconds")
+    for one, other in zip(here, there, strict=True):
+        assert {k: v for k, v in one.items() if k not in timed} == {k: v for k, v in other.items() if k not in timed}
+
+
+def test_an_error_of_a_worker_is_the_users_sentence(client, parquet, tmp_path):
+    frame = table(1200)
+    bank = streamed(written(tmp_path / "gone", frame, files=6))
+    (tmp_path / "gone/part-3.parquet").unlink()
+    with pytest.raises(kb.errors.FileProblem, match=r"part-3\.parquet"):
+        fitted(bank, client=client)
+
+
+def test_what_is_no_cluster_is_refused(monkeypatch):
+    monkeypatch.setattr("kdbirl.cluster.CONNECT_SECONDS", 1)
+    bank, _ = continuous()
+    with pytest.raises(InputError, match=r"expected a distributed\.Client, not str"):
+        kb.KDBIRL(prior=kb.Uniform(-1, 1)).fit(bank, client="tcp://127.0.0.1:1")
+    with pytest.raises(InputError, match="There is no Dask scheduler at"), connected("tcp://256.0.0.1:99"):
+        pass

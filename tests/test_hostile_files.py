@@ -1,0 +1,490 @@
+"""Files that mean harm, or are broken: bombs, absurd shapes, loops, pipes, tricks in names. One sentence each."""
+
+import gzip
+import io
+import json
+import os
+import resource
+import sys
+import time
+import zipfile
+import zlib
+from pathlib import Path
+
+import h5py
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kdbirl as kb
+from kdbirl import cli, limits
+from kdbirl.cli.saying import printable
+from kdbirl.csv_cells import guarded, guarded_frame, unguarded
+from kdbirl.envs.world_file import read_world
+from kdbirl.errors import FileProblem, InputError, did_you_mean
+from kdbirl.hdf5 import read_hdf5
+from kdbirl.reading import read_arrays, read_json
+
+GIBIBYTE = 2**30
+STATE = {"state": ["x", "y"], "action": "action"}
+
+
+@pytest.fixture(autouse=True)
+def _memory_stays_bounded():
+    """No test here may take more than half a gibibyte, whatever its file claims."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    yield
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < GIBIBYTE / 2 / 1024
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Limits at which a bomb is a small file."""
+    monkeypatch.setenv("KDBIRL_MAX_MEMORY_BYTES", str(2**20))
+
+
+def npz(path: Path, **entries: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in entries.items():
+            archive.writestr(f"{name}.npy", data)
+    return path
+
+
+def npy(shape: tuple[int, ...], data: bytes = b"", dtype: str = "<f8") -> bytes:
+    """An array file whose header says `shape`, whatever there is."""
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": dtype, "fortran_order": False, "shape": shape})
+    return stream.getvalue() + data
+
+
+# limits
+
+
+def test_a_limit_has_a_name_that_the_sentence_gives(tmp_path, monkeypatch):
+    path = npz(tmp_path / "a.npz", a=npy((2**18,), bytes(2**21)))
+    assert read_arrays(path, "expected a model")["a"].shape == (2**18,)
+    monkeypatch.setenv("KDBIRL_MAX_MEMORY_BYTES", str(2**20))
+    with pytest.raises(
+        FileProblem, match=r"a\.npz unpacks to too much: 2 MiB.*limit is 1 MiB.*KDBIRL_MAX_MEMORY_BYTES"
+    ):
+        read_arrays(path, "expected a model")
+
+
+@pytest.mark.parametrize("value", ["many", "-1", "0", "1.5", "9" * 30])
+def test_a_limit_that_is_no_number_is_said(monkeypatch, value):
+    monkeypatch.setenv("KDBIRL_MAX_JSON_BYTES", value)
+    with pytest.raises(InputError, match=r"KDBIRL_MAX_JSON_BYTES=.* should be a whole number of bytes, at least 1"):
+        _ = limits.JSON_BYTES.value
+
+
+def test_every_limit_is_documented(repository):
+    page = (repository / "docs" / "reliability.md").read_text(encoding="utf-8")
+    every = [value for value in vars(limits).values() if isinstance(value, limits.Limit)]
+    assert len(every) >= 7
+    assert [limit.variable for limit in every if limit.variable not in page] == []
+
+
+# npz: models, policies, starting states
+
+
+@pytest.mark.parametrize("shape", [(10**12,), (2**62, 4), (10**6, 10**6), (3,)])
+def test_an_array_that_claims_more_than_it_has(tmp_path, shape):
+    path = npz(tmp_path / "model.npz", record=npy(shape, bytes(16)))
+    for read in (kb.load_model, kb.load_conditioned):
+        with pytest.raises(
+            FileProblem, match=r"model\.npz cannot be read as an npz file \(an array of shape .* has 16"
+        ):
+            read(path)
+
+
+def test_a_zip_bomb_is_not_unpacked(tmp_path, small):
+    path = npz(tmp_path / "model.npz", record=npy((2**21,), bytes(2**24)))
+    assert path.stat().st_size < 2**16
+    with pytest.raises(FileProblem, match="unpacks to too much: 16 MiB"):
+        kb.load_model(path)
+
+
+def test_an_archive_of_very_many_arrays(tmp_path, monkeypatch):
+    monkeypatch.setenv("KDBIRL_MAX_ARRAYS", "3")
+    path = npz(tmp_path / "model.npz", **{name: npy((), bytes(8)) for name in "abcd"})
+    with pytest.raises(FileProblem, match=r"has too many arrays: 4 arrays.*KDBIRL_MAX_ARRAYS"):
+        kb.load_model(path)
+
+
+def test_objects_are_never_unpickled(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return os.system, (f"touch {tmp_path}/owned",)
+
+    np.savez(tmp_path / "model.npz", record=np.array([Evil()], dtype=object), allow_pickle=True)
+    with pytest.raises(FileProblem, match="holds Python objects, which are never read"):
+        kb.load_model(tmp_path / "model.npz")
+    assert not (tmp_path / "owned").exists()
+
+
+def test_a_policy_of_absurd_layers(tmp_path):
+    record = {
+        "kind": "kdbirl.ConditionedQ",
+        "version": 2,
+        "limit": None,
+        "observation_names": ["x"],
+        "feature_names": ["u"],
+    }
+    record |= {"n_actions": 2, "hidden": [10**9, 10**9], "horizon": 5.0, "learning": {}}
+    np.savez(tmp_path / "policy.npz", record=np.array(json.dumps(record)))
+    with pytest.raises(FileProblem, match="holds no weight-conditioned policy"):
+        kb.load_conditioned(tmp_path / "policy.npz")
+
+
+# HDF5: posteriors
+
+
+def h5(path: Path) -> h5py.File:
+    return h5py.File(path, "w")
+
+
+def test_an_absurd_shape_in_hdf5(tmp_path):
+    with h5(tmp_path / "p.nc") as file:
+        file.create_dataset("posterior/reward", shape=(10**6, 10**6), chunks=(10, 10), dtype="f8")
+    assert (tmp_path / "p.nc").stat().st_size < 10_000
+    with pytest.raises(FileProblem, match=r"p\.nc unpacks to too much.*KDBIRL_MAX_MEMORY_BYTES"):
+        kb.load_posterior(tmp_path / "p.nc")
+
+
+def test_links_that_lead_out_of_the_file_are_not_followed(tmp_path):
+    (tmp_path / "secret.bin").write_bytes(b"secret!!" * 4)
+    with h5(tmp_path / "other.h5") as file:
+        file["a"] = np.arange(3.0)
+    with h5(tmp_path / "p.nc") as file:
+        file["outside"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "/a")
+        file["soft"] = h5py.SoftLink("/nowhere")
+        file["itself"] = file["/"]
+    attributes, arrays = read_hdf5(tmp_path / "p.nc", "expected a posterior")
+    assert (list(attributes), arrays) == ([""], {})
+    with h5(tmp_path / "p.nc") as file:
+        file.create_dataset("a", shape=(4,), dtype="i8", external=[(str(tmp_path / "secret.bin"), 0, 32)])
+    with pytest.raises(FileProblem, match="its data are in another file"):
+        read_hdf5(tmp_path / "p.nc", "expected a posterior")
+
+
+def test_a_file_at_which_hdf5_goes_in_circles(tmp_path, monkeypatch):
+    """The list of a group's links leads back to itself: HDF5 1.14 follows it for ever."""
+    monkeypatch.setenv("KDBIRL_MAX_HDF5_SECONDS", "2")
+    monkeypatch.setattr("kdbirl.hdf5.hdf5_child", _Looping(tmp_path))
+    (tmp_path / "p.nc").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
+    start = time.process_time()
+    with pytest.raises(FileProblem, match=r"given up after 2 seconds of the processor \(KDBIRL_MAX_HDF5_SECONDS"):
+        kb.load_posterior(tmp_path / "p.nc")
+    assert time.process_time() - start < 2  # of this process
+
+
+class _Looping:
+    """A reader that loops: what HDF5 does at such a file, on any version of HDF5."""
+
+    def __init__(self, folder: Path) -> None:
+        original = Path(kb.__file__).with_name("hdf5_child.py").read_text(encoding="utf-8")
+        self.__file__ = str(folder / "child.py")
+        Path(self.__file__).write_text(original.replace("    import h5py\n", "    while True: pass\n", 1))
+
+
+def test_a_reader_that_dies_is_a_sentence(tmp_path, monkeypatch):
+    looping = _Looping(tmp_path)
+    monkeypatch.setattr("kdbirl.hdf5.hdf5_child", looping)
+    child = Path(looping.__file__)
+    child.write_text(child.read_text().replace("while True: pass", "import os; os.abort()"))
+    (tmp_path / "p.nc").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
+    with pytest.raises(FileProblem, match="HDF5 broke down over it"):
+        kb.load_posterior(tmp_path / "p.nc")
+
+
+def test_a_posterior_that_claims_a_huge_likelihood(tmp_path):
+    from .fuzz.seeds import posterior
+
+    posterior().save(tmp_path / "p.nc")
+    with h5py.File(tmp_path / "p.nc", "r+") as file:
+        file.attrs["kdbirl_log_likelihood_shape"] = json.dumps([10**5, 10**5, 10**5])
+    with pytest.raises(FileProblem, match="damaged or was changed"):
+        kb.load_posterior(tmp_path / "p.nc")
+
+
+def test_posteriors_of_many_tasks_that_are_none(tmp_path, small):
+    from kdbirl.methods.posteriors_file import StoredPosteriors
+
+    path = tmp_path / "posteriors.nc"
+    path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
+    with pytest.raises(FileProblem, match="cannot be read as netCDF"):
+        StoredPosteriors(path)
+    records = {
+        b"{}": "is damaged",
+        b"[]": "is damaged",
+        b"[" * 10**5: "is damaged",
+        bytes(2**21): "unpacks to too much",
+    }
+    for record, words in records.items():
+        with h5(path) as file:
+            file.attrs["kdbirl_many_format"] = 1
+            file["rows_of_task"] = np.arange(2)
+            file["record"] = np.frombuffer(zlib.compress(record), np.uint8)
+        with pytest.raises(FileProblem, match=words):
+            StoredPosteriors(path)
+
+
+# tables
+
+
+def test_a_gzip_bomb_is_not_unpacked(tmp_path, small):
+    path = tmp_path / "bomb.csv.gz"
+    path.write_bytes(gzip.compress(b"x,y,action\n" + b"1,2,3\n" * 2**20))
+    assert path.stat().st_size < 2**16
+    with pytest.raises(FileProblem, match="unpacks to too much"):
+        kb.read_demonstrations(path, **STATE)
+
+
+def test_a_parquet_file_of_few_bytes_and_very_many_rows(tmp_path, small):
+    ones = pa.DictionaryArray.from_arrays(pa.array(np.zeros(10**6, np.int32)), pa.array([1.0])).cast(pa.float64())
+    pq.write_table(pa.table({"x": ones, "y": ones, "action": ones}), tmp_path / "t.parquet", compression="zstd")
+    assert (tmp_path / "t.parquet").stat().st_size < 2**16
+    with pytest.raises(FileProblem, match=r"unpacks to too much: 22\.89 MiB"):
+        kb.read_demonstrations(tmp_path / "t.parquet", **STATE)
+
+
+def test_a_header_of_very_many_columns(tmp_path, monkeypatch):
+    path = tmp_path / "wide.csv"
+    path.write_text(",".join(f"c{i}" for i in range(200_000)) + "\n1\n")
+    with pytest.raises(FileProblem, match=r"wide\.csv has too many columns: 199,999 columns.*KDBIRL_MAX_COLUMNS"):
+        kb.read_demonstrations(path, **STATE)
+    path.write_text(",".join(["x"] * 50_000) + "\n1\n")  # found again in no time, though there are many
+    with pytest.raises(InputError, match="'x' is there more than once"):
+        kb.read_demonstrations(path, **STATE)
+
+
+def test_a_cell_longer_than_pythons_reader_takes(tmp_path):
+    path = tmp_path / "long.csv"
+    path.write_text(f"x,y,{'a' * 200_000}\n1,2,3\n")
+    with pytest.raises(FileProblem, match="the header cannot be read"):
+        kb.read_demonstrations(path, **STATE)
+
+
+def test_a_search_of_half_the_disk_ends_with_a_sentence(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("KDBIRL_MAX_ENTRIES", "50")
+    for i in range(60):
+        (tmp_path / f"{i}.txt").touch()
+    for source in (tmp_path, tmp_path / "**" / "*.parquet", f"{tmp_path}/*"):
+        with pytest.raises(FileProblem, match="KDBIRL_MAX_ENTRIES"):
+            kb.read_demonstrations(str(source), **STATE)
+    words = [
+        "fit",
+        "--training",
+        "/",
+        "--rewards",
+        "r.csv",
+        "--expert",
+        "e.csv",
+        "--state",
+        "x",
+        "--prior",
+        "uniform:0,1",
+    ]
+    assert cli.run([*words, "--out", str(tmp_path / "run")]) == 2
+    assert capfd.readouterr().err.startswith("kdbirl: / is too large a place to look for tables")
+
+
+@pytest.mark.parametrize("place", ["/dev/zero", "pipe"])
+def test_pipes_and_devices_are_refused(tmp_path, place):
+    if place == "pipe":
+        os.mkfifo(tmp_path / "pipe")
+    path = tmp_path / place
+    reads = [
+        lambda: kb.read_demonstrations(str(path), **STATE),
+        lambda: kb.load_posterior(path),
+        lambda: kb.load_model(path),
+        lambda: read_world(path),
+    ]
+    for read in reads:
+        with pytest.raises(FileProblem, match="is a pipe or a device, not a file"):
+            read()
+
+
+def test_a_panic_of_the_parquet_reader_is_a_sentence(tmp_path, repository):
+    """A find: Polars panics at this file, which is no Exception in Python."""
+    path = tmp_path / "t.parquet"
+    path.write_bytes((repository / "tests" / "fuzz" / "corpus" / "parquet" / "panic").read_bytes())
+    with pytest.raises(FileProblem, match="damaged or cut short"):
+        kb.read_demonstrations(path, **STATE)
+
+
+# JSON
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"[" * 10**6, b"{" * 5, b"\xff", b'{"a": ' + b"9" * 5000 + b"}", b"[]", b"", b'{"a": NaN'],
+)  # fmt: skip
+def test_json_that_is_none(tmp_path, content):
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(FileProblem, match=r"a\.json (cannot be read as JSON|holds no JSON object)"):
+        read_json(tmp_path / "a.json", "expected something else")
+
+
+def test_json_that_is_too_large(tmp_path, monkeypatch):
+    monkeypatch.setenv("KDBIRL_MAX_JSON_BYTES", "100")
+    (tmp_path / "a.json").write_text('"' + "x" * 100)
+    with pytest.raises(FileProblem, match=r"a\.json is too large: 101 bytes.*KDBIRL_MAX_JSON_BYTES"):
+        read_json(tmp_path / "a.json", "expected something else")
+
+
+def world(**changes: object) -> dict[str, object]:
+    names = [f"cell {i}" for i in range(4)]
+    given = {"env": "gridworld:2", "discount": 0.9, "planning_horizon": None, "horizon": 5, "reward_parameters": names}
+    return {**given, "true_reward": [0, 0, 0, 1], **changes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"discount": 10**400}, "'discount' a number"),
+        ({"discount": float("nan")}, "'discount' a number"),
+        ({"true_reward": [10**400]}, "list of numbers"),
+        ({"horizon": True}, "'horizon' is missing or of the wrong kind"),
+        ({"made": [1]}, "'made' is of the wrong kind"),
+        ({"env": "gridworld:100000"}, "too large a table.*KDBIRL_MAX_MEMORY_BYTES"),
+        ({"env": "gridworld:" + "9" * 5000}, "should give the cells on a side"),
+        ({"env": "no_such_module:World-v0"}, "a file does not choose what is imported"),
+    ],
+)
+def test_a_world_of_absurd_values(tmp_path, changes, words):
+    (tmp_path / "world.json").write_text(json.dumps(world(**changes)))
+    with pytest.raises(InputError, match=words):
+        read_world(tmp_path).world()
+
+
+def test_a_world_file_imports_nothing(tmp_path, monkeypatch):
+    (tmp_path / "evil_module.py").write_text(f"open({str(tmp_path / 'owned')!r}, 'w')")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "world.json").write_text(json.dumps(world(env="evil_module:Evil-v0")))
+    with pytest.raises(InputError, match="names a world of the Python module 'evil_module'"):
+        read_world(tmp_path).world()
+    assert not (tmp_path / "owned").exists()
+    assert "evil_module" not in sys.modules
+
+
+# names
+
+
+TRICKS = ["=1+1", "+x", "-x", "@SUM(A1)", "'=x", "=HYPERLINK(\"http://x\")", "a'=b", "x"]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", [*TRICKS, "-1", "+2.5e3", "", "''", "'", "＝1", "'-1"])  # noqa: RUF001
+def test_a_guarded_cell_comes_back(text):
+    written = guarded(text)
+    assert unguarded(written) == text
+    assert written[:1] not in set("=+@＝") or written == "+2.5e3"  # noqa: RUF001
+    assert written[:1] != "-" or float(written) < 0
+    assert guarded_frame(pl.DataFrame({text or "c": [text]})).row(0)[0] == written
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet"])
+def test_labels_like_formulas_come_back_and_run_nowhere(tmp_path, suffix):
+    rewards = {name: [float(i)] for i, name in enumerate(TRICKS)}
+    tasks = np.repeat(np.arange(len(TRICKS)), 2)
+    bank = kb.TaskBank.from_arrays(
+        states=np.arange(2.0 * len(TRICKS))[:, None], actions=np.array(["=l", "r"] * len(TRICKS)), tasks=tasks,
+        rewards=np.array(list(rewards.values())), names=TRICKS, state_names=["=x"], reward_names=["@w"],
+    )  # fmt: skip
+    rows, table = tmp_path / f"rows.{suffix}", tmp_path / f"rewards.{suffix}"
+    kb.write_task_bank(bank, rows, table)
+    if suffix != "parquet":
+        separator = "," if suffix == "csv" else "\t"
+        cells = [cell.strip('"') for line in rows.read_text().splitlines() for cell in line.split(separator)]
+        assert [cell for cell in cells if cell[:1] in set("=+@") or cell[:2] == "-x"] == []
+    again = kb.read_task_bank(rows, rewards=table, state="=x", action="action")
+    assert again.names == bank.names
+    assert again.reward_names == ("@w",)
+    assert again.demonstrations.action_labels == ("=l", "r")
+
+
+def test_names_are_never_file_names(tmp_path):
+    """Task and parameter names that are paths make no file: the same files as with any other names."""
+    from kdbirl.report.run_directory import FILES, write_run
+
+    from .fuzz.seeds import bank, posterior
+
+    model = kb.KDBIRL(prior=kb.Uniform(0, 1), bandwidth=(0.7, 0.6)).fit(bank())
+    names = ("../../owned", "/tmp/owned")
+    tricky = posterior(names=names, task_names=("..", "a/b", "<script>alert(1)</script>"))
+    write_run(tmp_path / "run", tricky, model, [], {}, {})
+    assert {path.name for path in (tmp_path / "run").iterdir()} == set(FILES)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert "<script>alert(1)</script>" not in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_codes_for_a_terminal_are_written_out(capfd):
+    assert printable("a\x1b[2Jb\u202ec\x07") == "a\\u001b[2Jb\\u202ec\\u0007"
+    assert printable("\x1b[1;32mgreen\x1b[0m\n") == "\x1b[1;32mgreen\x1b[0m\n"  # colours are our own
+    assert cli.run(["report", "\x1b]0;owned\x07"]) == 2
+    said = capfd.readouterr().err
+    assert "\x1b" not in said
+    assert "\\u001b]0;owned\\u0007" in said
+
+
+def test_a_home_that_nobody_has(capfd):
+    for words in (["report", "~nobody-at-all/run"], ["studio", "~nobody-at-all"]):
+        assert cli.run(words) == 2
+        assert "there is no such user on this machine" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--draws", "1000000000000"], ["--chains", "99999999", "--draws", "99999"]])
+def test_draws_that_fit_nowhere(tmp_path, capfd, words):
+    tables = [
+        "--training",
+        "t.csv",
+        "--rewards",
+        "r.csv",
+        "--expert",
+        "e.csv",
+        "--state",
+        "x",
+        "--prior",
+        "uniform:0,1",
+    ]
+    assert cli.run(["fit", *tables, "--sampler", "nuts", *words, "--out", str(tmp_path / "run")]) == 2
+    assert "so many draws do not fit" in capfd.readouterr().err
+
+
+def test_a_model_file_whose_numbers_cannot_be_computed_with(tmp_path):
+    from .fuzz.seeds import bank
+
+    kb.KDBIRL(prior=kb.Uniform(0, 1), bandwidth=(0.7, 0.6)).fit(bank()).save(tmp_path / "model.npz")
+    with np.load(tmp_path / "model.npz") as file:
+        good = {name: file[name] for name in file.files}
+    for name, bad in {
+        "h_reward": np.array(0.0), "h": -good["h"], "weights": good["weights"] * 0, "tasks": good["tasks"] + 1,
+        "rows": good["rows"] * np.nan, "task_rewards": good["task_rewards"][:1],
+    }.items():  # fmt: skip
+        np.savez(tmp_path / "bad.npz", **{**good, name: bad})
+        with pytest.raises(FileProblem, match="is damaged or is not a model"):
+            kb.load_model(tmp_path / "bad.npz")
+
+
+def test_a_suggestion_without_spread_divides_by_nothing():
+    """A find: a prior without spread along the new direction made `suggest_task` divide by zero."""
+    from kdbirl.diagnosis.next_task import suggest_task
+    from kdbirl.likelihood.distances import DISTANCES
+
+    rewards = np.array([[0.0, 0.5], [1.0, 0.5]])
+    draws = np.full((20, 2), 0.5)
+    found = suggest_task(
+        rewards, np.array([[0.0, 1.0]]), kb.Uniform(0, 1).for_parameters(2, ("x", "y")), draws,
+        DISTANCES["euclidean"], 0.5, ("x", "y"),
+    )  # fmt: skip
+    assert found.gain == 0.0
+    assert np.isfinite(found.direction).all()
+
+
+def test_a_name_as_long_as_a_book_is_compared_in_no_time():
+    start = time.process_time()
+    said = did_you_mean("x" * 20_000, (f"{i}" + "x" * 20_000 for i in range(20_000)))
+    assert time.process_time() - start < 5
+    assert len(said) < 1000
