@@ -5,6 +5,7 @@
 #   make test-long            the tests that take minutes
 #   make lint | format        ruff and mypy | rewrite the files as ruff wants them
 #   make docs                 the documentation site, in build/site
+#   make fuzz                 fuzz every reader and the command line     make fuzz FUZZ_ARGS="--seed 3 --count 20000"
 #   make bench                the benchmarks
 #   make clean                remove .venv and everything that was made
 #
@@ -13,10 +14,11 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-long lint format docs bench clean ready-plain ready-test ready-bench
+.PHONY: help demo test test-long fuzz lint format docs bench clean ready-plain ready-test ready-bench
 
 WORKERS ?= 2
 PYTEST_ARGS ?=
+FUZZ_ARGS ?=
 DEMO_OUT ?= demo-run
 export PYTHON
 
@@ -34,6 +36,9 @@ test: lint
 
 test-long: ready-test
 	@$(python) -m pytest -m long $(PYTEST_ARGS)
+
+fuzz: ready-test
+	@$(python) -m tests.fuzz $(FUZZ_ARGS)
 
 lint: ready-test
 	@$(python) -m ruff check

@@ -170,9 +170,10 @@ def _bare_loop(shape: tuple[int, int], products: int, steps: int) -> Callable[[]
                 exponent = exponent * factor + block
             return 1.0 + 1e-300 * jnp.exp(exponent).sum(axis=0).sum(), None
 
-        _LOOPS[shape, products, steps] = jax.jit(
-            lambda: jax.lax.scan(step, jnp.ones((), dtype=float), None, length=steps)[0]
-        )
+        from kdbirl.likelihood.kernel_sums import WIDE
+
+        loop = lambda: jax.lax.scan(step, jnp.ones((), dtype=float), None, length=steps)[0]  # noqa: E731
+        _LOOPS[shape, products, steps] = jax.jit(loop, compiler_options=WIDE)
     return _LOOPS[shape, products, steps]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 PACKAGES = (
     "kdbirl", "jax", "jaxlib", "blackjax", "numpy", "scipy", "scikit-learn", "pykeops", "pystan", "httpstan",
-    "arviz-stats", "pymdptoolbox", "icu-sepsis",
+    "arviz-stats", "dask", "distributed", "pymdptoolbox", "icu-sepsis",
 )  # fmt: skip
 
 

@@ -43,7 +43,18 @@ TARGETS = (
     Target("birl", ("best", "144 states"), 0.75, at_least=False),
     Target("planning", ("ratios", "kdbirl over numpy loop"), 50),
     Target("planning", ("seconds", "EVD of 4000 draws on ICUSepsis"), 120, at_least=False),
+    Target("boxed-sums", ("ratios", "d=2, m=10000000"), 10),
+    Target("boxed-sums", ("ratios", "d=3, m=10000000"), 10),
+    Target("streaming", ("peak_gib", "continuous"), 2, at_least=False),
+    Target("streaming", ("ratios", "streamed over in memory"), 0.5),
+    Target("streaming", ("ratios", "distance of the slope from 1"), 0.05, at_least=False),
     Target("sepsis", ("steps_per_second", "SepsisSim"), 300_000),
+    Target("cluster", ("ratios", "two workers over one"), 1.7),
+    *(
+        Target("many-tasks", (f"{q} parameters", "ratios", f"over {what}"), bound)
+        for q in (3, 5)
+        for what, bound in (("warm fits one by one", 5), ("a process each", 50))
+    ),
 )
 
 

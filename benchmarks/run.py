@@ -9,18 +9,37 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import avril, birl, evaluation_cost, kernel_sums, planning, results, sepsis, stan_comparison
+from benchmarks import (
+    avril,
+    birl,
+    boxed_sums,
+    cluster,
+    evaluation_cost,
+    kernel_sums,
+    many_tasks,
+    planning,
+    results,
+    sepsis,
+    stan_comparison,
+    streaming,
+    weights,
+)
 from benchmarks.measuring import load_average, machine, now, versions
 
 HERE = Path(__file__).resolve().parent
 PARTS: dict[str, tuple[Callable[[bool, int], dict[str, Any]], int]] = {  # what to call, and repeats
     "avril": (avril.compare, 5),
     "birl": (birl.compare, 3),
+    "boxed-sums": (boxed_sums.compare, 5),
+    "cluster": (cluster.compare, 3),
     "evaluation": (evaluation_cost.compare, 15),
     "kernel-sums": (kernel_sums.compare, 7),
+    "many-tasks": (many_tasks.compare, 2),
     "planning": (planning.compare, 3),
     "sepsis": (sepsis.compare, 5),
     "stan": (stan_comparison.compare, 3),
+    "streaming": (streaming.compare, 3),
+    "weights": (weights.compare, 2),
 }
 BUSY = 0.5  # load average above which timings deserve no trust
 

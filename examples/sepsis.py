@@ -7,6 +7,7 @@
 `python examples/sepsis.py --out sepsis-run` writes the pictures of docs/sepsis.md; `--quick` takes small networks.
 """
 
+# %% Everything that it needs
 import argparse
 from pathlib import Path
 
@@ -19,6 +20,7 @@ TRUE = np.array([0.7, -0.6, 0.4])  # of the expert in part 3
 TASKS = 20
 
 
+# %% 1. Features that a VAE learns
 def learn_features(out: Path, quick: bool) -> tuple[kb.SepsisSim, kb.VAE, dict[str, float]]:
     """The simulator with stays of 18 steps, so that no weight can pay for an early death, and phi."""
     world = kb.SepsisSim(memory=False, ending="never")
@@ -31,6 +33,7 @@ def learn_features(out: Path, quick: bool) -> tuple[kb.SepsisSim, kb.VAE, dict[s
     return world, phi, kept | {"collapsed": len(found.collapsed)}
 
 
+# %% 2. One patient under two rewards
 def treat(out: Path, world: kb.SepsisSim, phi: kb.VAE, quick: bool) -> dict[str, float]:
     """The same patient under the policies of two rewards, which are each other's opposite."""
     simulator = world.with_features(kb.in_jax(phi, world.n_actions), names=phi.names)
@@ -45,6 +48,7 @@ def treat(out: Path, world: kb.SepsisSim, phi: kb.VAE, quick: bool) -> dict[str,
     return {"phi_wanted": float(first), "phi_unwanted": float(second)}
 
 
+# %% 3. A hidden reward, in the world of real patients' dynamics
 def infer(out: Path, quick: bool) -> dict[str, float]:
     """Training tasks and 100 rows of an expert in the world of real patients' dynamics.
 

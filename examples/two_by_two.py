@@ -4,6 +4,7 @@ It writes the tables that a user would bring (training.parquet, rewards.csv, exp
 user would, and looks at the posterior. `make demo` calls it.
 """
 
+# %% Everything that it needs
 import argparse
 import subprocess
 import sys
@@ -20,6 +21,7 @@ SIZE = 2
 EPISODES, STEPS = 20, 5
 
 
+# %% How agents walk
 def optimal_actions(cell: int, goal: int) -> list[str]:
     """All first steps of a shortest way to the goal; at the goal, stay."""
     x, y, goal_x, goal_y = cell % SIZE, cell // SIZE, goal % SIZE, goal // SIZE
@@ -47,6 +49,7 @@ def episodes(goal: int, count: int, rng: np.random.Generator) -> kb.Demonstratio
     )
 
 
+# %% The tables of a user
 def write_tables(folder: Path, seed: int) -> None:
     """The three files of a user: training demonstrations, their rewards, and the expert's few demonstrations."""
     rng = np.random.default_rng(seed)
@@ -56,6 +59,7 @@ def write_tables(folder: Path, seed: int) -> None:
     kb.write_demonstrations(episodes(SIZE**2 - 1, 4, rng), folder / "expert.csv")
 
 
+# %% Fit them, and look
 def main(out: Path, seed: int = 0) -> np.ndarray:
     """Run the example; gives the posterior mean of the four cells' rewards. The truth is [0, 0, 0, 1]."""
     tables = out / "tables"

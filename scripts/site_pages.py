@@ -24,7 +24,21 @@ FOLDERS = {
     "methods": "what users call: fit, then posterior",
     "evaluation": "how good is it: the expected value difference",
     "report": "plots",
+    "checkpoints": "long work that can be interrupted",
 }
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put every page of docs/decisions into the navigation, below their list."""
+    (listed,) = (entry["Decisions"] for entry in config.nav if isinstance(entry, dict) and "Decisions" in entry)
+    listed += decisions()
+    return config
+
+
+def decisions() -> list[dict[str, str]]:
+    """{number and short name: address} of each decision, in their order."""
+    found = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    return [{page.stem.replace("-", " ").capitalize(): f"decisions/{page.name}"} for page in found]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

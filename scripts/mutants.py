@@ -1,0 +1,202 @@
+"""Mutation testing of likelihood/ and posterior/: do the tests notice a small fault?
+
+    python scripts/mutants.py map WORK                    once: which test calls which function, in how many seconds
+    python scripts/mutants.py run WORK TABLE [SIZE]       judge SIZE (320) mutants drawn at random; goes on where it was
+    python scripts/mutants.py again WORK TABLE            judge the survivors again, with the tests as they are now
+
+A mutant (`scripts/mutate.py`) is killed when a test fails. Its tests are those that call the changed function, the
+quickest first, up to 40 seconds of them. Each mutant is judged in a fork of a process that has the packages imported
+but no JAX backend started, with a cache of compiled programs, so that it costs seconds. WORK holds copies of src and
+tests: the tree may be edited meanwhile. TABLE is CSV, a line for each mutant.
+"""
+
+import csv
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from mutate import Mutant, mutants, mutated
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("likelihood", "posterior")
+SUITES = (
+    *("likelihood", "posterior", "methods/test_kdbirl.py", "methods/test_model_file.py", "diagnosis/test_support.py"),
+    *("diagnosis/test_identifiability.py", "diagnosis/test_loto.py", "diagnosis/test_calibration.py"),
+)
+SECONDS = 40.0  # of tests, as they were timed, for each mutant
+SURVIVED, KILLED, ENDLESS = "survived", "killed", "killed (endless)"
+WARM = (  # not BlackJAX, which starts JAX's threads, nor xarray, which starts one of its own: forks would hang
+    *("jax", "jax.numpy", "equinox", "optax", "scipy.stats", "scipy.optimize", "scipy.special", "h5netcdf"),
+    *("hypothesis.extra.numpy", "beartype", "jaxtyping", "pytest"),
+)
+
+
+def main() -> None:
+    command, work = sys.argv[1], Path(sys.argv[2]).absolute()
+    if command == "map":
+        return measure(work)
+    restore(work)
+    table = Path(sys.argv[3]).absolute()
+    chosen = drawn(work, int(sys.argv[4]) if len(sys.argv) > 4 else 320)
+    rows = list(csv.DictReader(table.open())) if table.is_file() else []
+    if command == "again":
+        copy_tests(work)
+        rows = [row for row in rows if row["outcome"] != SURVIVED]
+    judge(work, table, rows, [one for one in chosen if one.name not in {row["mutant"] for row in rows}])
+
+
+def measure(work: Path) -> None:
+    """Fresh copies, and a run of all tests that may be asked; those that fail are not. Goes on where it was."""
+    if not (work / "commit").is_file():
+        shutil.copytree(ROOT / "src", work / "source", ignore=shutil.ignore_patterns("__pycache__"))
+        restore(work)
+        copy_tests(work)
+        head = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True)
+        (work / "commit").write_text(head)
+    restore(work)
+    for suite in SUITES:
+        place = work / f"map-{suite.replace('/', '-')}.jsonl"
+        if place.is_file():
+            continue
+        os.environ["MUTANT_MAP"] = str(place.with_suffix(".unfinished"))
+        Path(os.environ["MUTANT_MAP"]).unlink(missing_ok=True)
+        judged(work, [str(work / "tests" / suite)], work / "log", 7200, stop=False)
+        print(f"{suite}: {(work / 'log').read_text().splitlines()[-1]}", flush=True)
+        Path(os.environ["MUTANT_MAP"]).replace(place)
+
+
+def restore(work: Path) -> None:
+    """The source without faults: a run that was killed leaves its mutant in place."""
+    for path in (work / "source").rglob("*"):
+        copy = work / "src" / path.relative_to(work / "source")
+        if path.is_file() and not (copy.is_file() and copy.read_bytes() == path.read_bytes()):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copy)
+
+
+def copy_tests(work: Path) -> None:
+    shutil.rmtree(work / "tests", ignore_errors=True)
+    shutil.copytree(ROOT / "tests", work / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, work / name)
+
+
+def drawn(work: Path, size: int) -> list[Mutant]:
+    """A random sample of all mutants; a larger one begins with a smaller one."""
+    files = [file for folder in FOLDERS for file in sorted((work / "src/kdbirl" / folder).glob("*.py"))]
+    everything = [mutant for file in files for mutant in mutants(file, work)]
+    return random.Random(0).sample(everything, len(everything))[:size]
+
+
+def judge(work: Path, table: Path, rows: list[dict[str, str]], left: list[Mutant]) -> None:
+    """One after the other; the table is written anew after each."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    for name in WARM:
+        __import__(name)
+    if len(list(Path("/proc/self/task").iterdir())) > 1:
+        raise SystemExit("a package has started threads: its forks may hang; take it out of WARM")
+    commit = (work / "commit").read_text().strip()
+    for mutant in left:
+        began, path = time.monotonic(), work / mutant.file
+        source, (change, scope) = path.read_text(), mutated(work / mutant.file, mutant.number)
+        tests = tests_of(work, mutant.file.removeprefix("src/kdbirl/"), scope)
+        try:
+            path.write_text(change)
+            code = judged(work, tests, work / "log", 300) if tests else 0
+        finally:
+            path.write_text(source)
+        log = (work / "log").read_text() if tests else ""
+        fault = next((line for line in log.splitlines() if line.startswith(("FAILED", "ERROR"))), "")
+        if code > 2 and "ERROR collecting" not in log:  # neither a failed test nor a module that cannot be imported
+            raise SystemExit(f"pytest ended with {code} for {mutant}:\n{log}")
+        outcome = SURVIVED if code == 0 else ENDLESS if code < 0 else KILLED
+        facts = {name: value for name, value in asdict(mutant).items() if name != "number"}
+        rows.append(
+            {"mutant": mutant.name, **facts, "outcome": outcome, "tests": len(tests), "by": short(fault, code)}
+            | {"seconds": f"{time.monotonic() - began:.0f}", "commit": commit}
+        )
+        write(table, rows)
+        lost = sum(row["outcome"] == SURVIVED for row in rows)
+        print(f"{len(rows)}: {outcome} {mutant.file}:{mutant.line} {mutant.before} -> {mutant.after}", flush=True)
+        print(f"    {1 - lost / len(rows):.1%} killed, {time.monotonic() - began:.0f} s", flush=True)
+
+
+def tests_of(work: Path, file: str, scope: int) -> list[str]:
+    """Tests that call the changed function (or, outside functions, the file), the quickest first."""
+    known = [json.loads(line) for place in work.glob("map-*.jsonl") for line in place.read_text().splitlines()]
+    calls = [one for one in known if any(f == file and (scope in (0, line)) for f, line in one["calls"])]
+    names, total = [], 0.0
+    for one in sorted(calls, key=lambda one: one["seconds"]):
+        total += one["seconds"]
+        if total > SECONDS and names:
+            break
+        names.append(str(work / one["test"]))
+    return names
+
+
+def judged(work: Path, tests: list[str], log: Path, cpu: int, stop: bool = True) -> int:
+    """Run the tests in a fork: pytest's exit code, or the signal that ended it as a negative number."""
+    child = os.fork()
+    if child == 0:
+        _become_pytest(work, tests, log, cpu, stop)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _become_pytest(work: Path, tests: list[str], log: Path, cpu: int, stop: bool) -> None:
+    os.setsid()
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 5))  # processor time: the machine may be busy, or stand still
+    signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+    out = os.open(log, os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    os.chdir(work)
+    os.environ |= {"CI": "1", "JAX_COMPILATION_CACHE_DIR": str(work / "compiled"), "JAX_PLATFORMS": "cpu"}
+    import jax
+    import pytest
+
+    jax.config.update("jax_compilation_cache_dir", str(work / "compiled"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    sys.path.insert(0, str(work / "src"))
+    options = ["-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-p", "mutant_plugin"]
+    options += ["--hypothesis-profile=mutants", f"--rootdir={work}", "-W", "ignore:Error (reading|writing) persistent"]
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of plugins that are warm already
+    code = 3
+    try:
+        code = int(pytest.main([*options, *(["-x"] if stop else []), *tests]))
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def short(fault: str, code: int) -> str:
+    if code < 0:
+        return f"signal {-code}"
+    return fault.split(" - ")[0].split("/tests/")[-1].removeprefix("FAILED ").removeprefix("ERROR ")
+
+
+def write(table: Path, rows: list[dict[str, str]]) -> None:
+    unfinished = table.with_suffix(".unfinished")
+    with unfinished.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    unfinished.replace(table)
+
+
+if __name__ == "__main__":
+    main()
