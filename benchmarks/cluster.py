@@ -106,7 +106,7 @@ def _question(features: Any) -> tuple[Any, ...]:
 
 def _on(workers: int, rows: StreamedRows, question: tuple[Any, ...], here: np.ndarray, repeats: int) -> dict[str, Any]:
     with local_client(workers, memory_limit=0) as client:
-        spread = ClusterRows(rows, rows.summary.bank.source.n_pieces, Cluster.of(client))
+        spread = ClusterRows(rows, rows.coded.n_pieces, Cluster.of(client))
         found = spread.task_log_sums(*question)  # compiles, and checks
         before = client.run(_processor_seconds)
         seconds = [seconds_of(lambda: spread.task_log_sums(*question)) for _ in range(repeats)]
@@ -135,7 +135,7 @@ def _reading(rows: StreamedRows) -> float:
     """Seconds to read and map all rows, without kernels."""
 
     def everything() -> None:
-        for piece in range(rows.summary.bank.source.n_pieces):
+        for piece in range(rows.coded.n_pieces):
             for _ in rows._weighted(piece, tuple(range(FEATURES))):
                 pass
 

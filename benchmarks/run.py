@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in chosen:
         print(f"{name} ...", flush=True)
         found[name] = _measured(name, given.quick, given.repeats)
-    results.write(found, out)
+        results.write(found, out)  # after each: a run that is ended keeps what it measured
     print(f"Written to {out}.")
     return _judge(found, chosen, given.quick)
 

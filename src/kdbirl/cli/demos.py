@@ -2,12 +2,10 @@
 
 import sys
 from contextlib import closing
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from kdbirl.cli import demos_options as options
 from kdbirl.cli.saying import at_home, say
 
 if TYPE_CHECKING:
@@ -22,75 +20,33 @@ if TYPE_CHECKING:
     from kdbirl.progress import Progress
 
 DEFAULT_PRIOR = "uniform:0,1"  # of random rewards: the paper's prior on its grids
-world_choices, task_choices, behaviour, output = (
-    partial(typer.Option, rich_help_panel=panel) for panel in ("World", "Rewards", "Demonstrations", "Output")
-)
 
 
 def demos(
     *,  # so that the options stand in the order in which they are explained, whether required or not
-    env: Annotated[
-        str,
-        world_choices(
-            metavar="WORLD",
-            help="gridworld:5 | gridworld-xy:10 | icu-sepsis | icu-sepsis:sofa-lactate-map | sepsis | "
-            "sepsis:sofa-lactate-map (these four also with +outcome) | "
-            "a Gymnasium id with a table of transitions, such as FrozenLake-v1 or FrozenLake-v1:next-state",
-        ),
-    ],
-    discount: Annotated[
-        float | None,
-        world_choices(metavar="X", help="From 0 to 1. Needed for Gymnasium's worlds; 0.95 for the others."),
-    ] = None,
-    policy: Annotated[
-        Path | None,
-        world_choices(
-            metavar="FILE", help="For sepsis: the policy.npz of an earlier run, instead of learning for minutes."
-        ),
-    ] = None,
-    planning_horizon: Annotated[
-        int | None,
-        world_choices(metavar="N", help="Demonstrators know that all is over after N steps; not given: they do not."),
-    ] = None,
-    rewards: Annotated[
-        str | None, task_choices(metavar="TABLE", help="Rewards of the training tasks: task, parameters.")
-    ] = None,
-    one_per_state: Annotated[
-        bool, task_choices("--one-per-state", help="A training task for each state: reward 1 there, 0 elsewhere.")
-    ] = False,
-    random_rewards: Annotated[
-        int | None, task_choices(metavar="K", help="K training tasks with rewards drawn from --reward-prior.")
-    ] = None,
-    reward_prior: Annotated[
-        list[str] | None,
-        task_choices(
-            metavar="PRIOR", help="Where random rewards come from, as --prior of fit; uniform:0,1 if not given."
-        ),
-    ] = None,
-    true_reward: Annotated[
-        str, task_choices(metavar="NUMBERS", help="The expert's: 0,0,0,1 or, where all others are 0, 'cell 3=1'.")
-    ],
-    episodes: Annotated[int, behaviour(metavar="N", help="Episodes of each training task.")] = 20,
-    expert_episodes: Annotated[int, behaviour(metavar="N", help="Episodes of the expert.")] = 5,
-    horizon: Annotated[int, behaviour(metavar="N", help="Episodes are cut after N steps.")] = 10,
-    temperature: Annotated[
-        float | None,
-        behaviour(metavar="T", help="Boltzmann demonstrators, exp(Q*/T); not given: optimal ones."),
-    ] = None,
-    noise: Annotated[float, behaviour(metavar="X", help="Fraction of their actions that is random.")] = 0.0,
-    expert_temperature: Annotated[
-        float | None, behaviour(metavar="T", help="The expert's own temperature; else as --temperature.")
-    ] = None,
-    expert_noise: Annotated[
-        float | None, behaviour(metavar="X", help="The expert's own noise; else as --noise.")
-    ] = None,
-    seed: Annotated[int, behaviour(metavar="N", help="The same seed gives the same tables.")] = 0,
-    out: Annotated[Path, output(metavar="DIR", help="Directory to make; it must not exist yet.")],
-    as_json: Annotated[bool, output("--json", help="Print one JSON object instead of text.")] = False,
-    quiet: Annotated[bool, output("--quiet", "-q", help="Print nothing but errors.")] = False,
+    env: options.Env,
+    discount: options.Discount = None,
+    policy: options.Policy = None,
+    planning_horizon: options.PlanningHorizon = None,
+    rewards: options.Rewards = None,
+    one_per_state: options.OnePerState = False,
+    random_rewards: options.RandomRewards = None,
+    reward_prior: options.RewardPrior = None,
+    true_reward: options.TrueReward,
+    episodes: options.Episodes = 20,
+    expert_episodes: options.ExpertEpisodes = 5,
+    horizon: options.Horizon = 10,
+    temperature: options.Temperature = None,
+    noise: options.Noise = 0.0,
+    expert_temperature: options.ExpertTemperature = None,
+    expert_noise: options.ExpertNoise = None,
+    seed: options.Seed = 0,
+    out: options.Out,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Demonstrations of training tasks and of an expert, made in a world."""
-    options = dict(locals())
+    asked = dict(locals())
     from kdbirl.demos.rollouts import make_bank
     from kdbirl.envs.named import named_world
     from kdbirl.envs.reward_text import parse_reward
@@ -110,7 +66,7 @@ def demos(
     tasks, origin = _training_rewards(world, rewards, one_per_state, random_rewards, reward_prior, seeds["rewards"])
     expert_temperature = temperature if expert_temperature is None else expert_temperature
     expert_noise = noise if expert_noise is None else expert_noise
-    with resumable(out, request_of(options)), closing(for_stream(sys.stderr, quiet or as_json)) as progress:
+    with resumable(out, request_of(asked)), closing(for_stream(sys.stderr, quiet or as_json)) as progress:
         policies = _policies(world, [truth, *tasks.values()], policy, seeds["training"], progress)
         own_choices = (expert_episodes, horizon, seeds["expert"], expert_temperature, expert_noise)
         expert = _expert(world, truth, policies, *own_choices)

@@ -4,120 +4,51 @@ import shutil
 import sys
 import time
 from contextlib import closing
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from kdbirl.cli import fit_options as options
 from kdbirl.cli.saying import at_home, say
-
-tables, model_choices, sampling, output = (
-    partial(typer.Option, rich_help_panel=panel) for panel in ("Tables", "Model", "Sampling", "Output")
-)
-Names = str  # separated by commas
 
 
 def fit(
     *,  # so that the options stand in the order in which they are explained, whether required or not
-    training: Annotated[
-        str, tables(metavar="TABLE", help="Training demonstrations, a row per step: file, directory or 'pattern'.")
-    ],
-    rewards: Annotated[
-        str | None,
-        tables(
-            metavar="TABLE",
-            help="The known rewards, a row per training task. Not given: the training table has them, in --reward.",
-        ),
-    ] = None,
-    expert: Annotated[str, tables(metavar="TABLE", help="Demonstrations of the new task.")],
-    state: Annotated[Names, tables(metavar="NAMES", help="State columns, separated by commas.")],
-    action: Annotated[Names | None, tables(metavar="NAMES", help="Action column, or columns.")] = None,
-    task: Annotated[str, tables(metavar="NAME", help="Column of the task's name, in both tables.")] = "task",
-    reward: Annotated[
-        Names | None, tables(metavar="NAMES", help="Reward columns; not given: all of --rewards but the task's.")
-    ] = None,
-    episode: Annotated[str, tables(metavar="NAME", help="Column of the episode, if there is one.")] = "episode",
-    step: Annotated[str, tables(metavar="NAME", help="Column that orders an episode, if any.")] = "step",
-    expert_columns: Annotated[
-        Names | None, tables(metavar="PAIRS", help="Other names in the expert table: x=pos_x,action=act")
-    ] = None,
-    expert_task: Annotated[
-        str | None,
-        tables(metavar="NAME", help="The expert table holds many new tasks: the column of each row's task."),
-    ] = None,
-    discrete_states: Annotated[
-        bool, tables("--discrete-states", help="The state column holds labels, not a quantity.")
-    ] = False,
-    stream: Annotated[
-        bool | None,
-        tables(
-            "--stream/--no-stream",
-            help="Read the training table block by block, in bounded memory; a run that is killed goes on where it "
-            "was. If not given: for Parquet files of more than 1 GiB.",
-            show_default=False,
-        ),
-    ] = None,
-    n_states: Annotated[int | None, tables(metavar="N", help="States are 0 to N - 1, no others.")] = None,
-    n_actions: Annotated[int | None, tables(metavar="N", help="Actions are 0 to N - 1, no others.")] = None,
-    actions: Annotated[Names | None, tables(metavar="NAMES", help="Actions are these labels, no others.")] = None,
-    prior: Annotated[
-        list[str],
-        model_choices(
-            metavar="PRIOR",
-            help="uniform:low,high | normal:mean,sd | truncated-normal:mean,sd,low,high | beta:a,b,low,high | "
-            "laplace:mean,scale. For one parameter: w_x=normal:0,1, and again for others.",
-        ),
-    ],
-    features: Annotated[
-        str,
-        model_choices(
-            metavar="MAP",
-            help="standardize | identity | onehot | onehot-states | onehot-actions | columns:x,y | grid:5 | vae:3 | "
-            "pca:3; several as grid:5+onehot-actions",
-        ),
-    ] = "standardize",
-    bandwidth: Annotated[
-        str | None,
-        model_choices(
-            metavar="RULE",
-            help="loto | paper | silverman | scott | median | cv, or numbers h,h_reward. If not given: loto (leaves "
-            "out each training task in turn), or median where the tasks are too few for it.",
-        ),
-    ] = None,
-    kernel: Annotated[
-        str, model_choices(metavar="NAME", help="gaussian | laplace | uniform | triangular | epanechnikov")
-    ] = "gaussian",
-    distance: Annotated[str, model_choices(metavar="NAME", help="euclidean | manhattan | cosine | dot")] = "euclidean",
-    reward_kernel: Annotated[str, model_choices(metavar="NAME", help="As --kernel, for rewards.")] = "gaussian",
-    reward_distance: Annotated[str, model_choices(metavar="NAME", help="As --distance, for rewards.")] = "euclidean",
-    conditional: Annotated[
-        str, model_choices(metavar="NAME", help="state-action (the paper) | action (for other starts)")
-    ] = "state-action",
-    task_weights: Annotated[
-        str, model_choices(metavar="NAME", help="rows (the paper) | equal (large tasks do not dominate)")
-    ] = "rows",
-    power: Annotated[
-        float | None,
-        model_choices(metavar="X", help="Power of the likelihood; 1 is the paper. If not given: by loto, or 1."),
-    ] = None,
-    sampler: Annotated[
-        str, sampling(metavar="NAME", help="auto | grid | nuts | hmc | metropolis | smc | vi | independence")
-    ] = "auto",
-    chains: Annotated[int | None, sampling(metavar="N", help="Number of chains.")] = None,
-    draws: Annotated[int | None, sampling(metavar="N", help="Draws of each chain.")] = None,
-    warmup: Annotated[
-        int | None, sampling(metavar="N", help="Steps of each chain before its draws (nuts, hmc, metropolis).")
-    ] = None,
-    scheduler: Annotated[
-        str | None,
-        sampling(metavar="ADDRESS", help="A Dask scheduler, such as tcp://10.0.0.1:8786: its workers make the sums."),
-    ] = None,
-    seed: Annotated[int, sampling(metavar="N", help="The same seed gives the same numbers.")] = 0,
-    out: Annotated[Path, output(metavar="DIR", help="Run directory to make, or to go on with after an interruption.")],
-    no_rows: Annotated[bool, output("--no-rows", help="Leave the expert's rows (patients) out of the report.")] = False,
-    as_json: Annotated[bool, output("--json", help="Print one JSON object instead of text.")] = False,
-    quiet: Annotated[bool, output("--quiet", "-q", help="Print nothing but errors.")] = False,
+    training: options.Training,
+    rewards: options.Rewards = None,
+    expert: options.Expert,
+    state: options.State,
+    action: options.Action = None,
+    task: options.Task = "task",
+    reward: options.Reward = None,
+    episode: options.Episode = "episode",
+    step: options.Step = "step",
+    expert_columns: options.ExpertColumns = None,
+    expert_task: options.ExpertTask = None,
+    discrete_states: options.DiscreteStates = False,
+    stream: options.Stream = None,
+    n_states: options.NStates = None,
+    n_actions: options.NActions = None,
+    actions: options.Actions = None,
+    prior: options.Prior,
+    features: options.Features = "standardize",
+    bandwidth: options.Bandwidth = None,
+    kernel: options.Kernel = "gaussian",
+    distance: options.Distance = "euclidean",
+    reward_kernel: options.RewardKernel = "gaussian",
+    reward_distance: options.RewardDistance = "euclidean",
+    conditional: options.Conditional = "state-action",
+    task_weights: options.TaskWeights = "rows",
+    power: options.Power = None,
+    sampler: options.Sampler = "auto",
+    chains: options.Chains = None,
+    draws: options.Draws = None,
+    warmup: options.Warmup = None,
+    scheduler: options.Scheduler = None,
+    seed: options.Seed = 0,
+    out: options.Out,
+    no_rows: options.NoRows = False,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """The posterior over a new task's reward, from training demonstrations with known rewards."""
     configuration = {name: str(value) if isinstance(value, Path) else value for name, value in locals().items()}
@@ -196,7 +127,7 @@ def fit(
         say(f"{text}\n\n{files_text(out, TASKS_FILES if many else FILES)}")
 
 
-def rewards_table(training: str, rewards: str | None, reward: Names | None) -> str:
+def rewards_table(training: str, rewards: str | None, reward: str | None) -> str:
     """Where the known rewards are: in a table of their own, or in the named columns of the training table."""
     from kdbirl.errors import InputError
 
