@@ -36,6 +36,8 @@ class GridCounts:
 
     def merged(self, other: "GridCounts") -> "GridCounts | None":
         """The counts of both; None where all combinations of their ranges are too many."""
+        if self.lows == other.lows and self.counts.shape == other.counts.shape:
+            return GridCounts(self.names, self.lows, self.counts + other.counts)
         lows = np.minimum(self.lows, other.lows)
         ends = np.maximum(np.add(self.lows, self.counts.shape), np.add(other.lows, other.counts.shape))
         if np.prod(ends - lows, dtype=float) > MOST_CELLS:
@@ -68,16 +70,22 @@ class GridCounts:
 
 
 def _keys(columns: list[np.ndarray], lows: list[int], shape: list[int]) -> Int64[np.ndarray, " rows"]:
-    """Row-major places in the array of counts, chunk by chunk."""
+    """Row-major places in the array of counts, chunk by chunk, in integers that are no wider than they must be."""
     keys = np.empty(len(columns[0]), dtype=np.int64)
     strides = [int(np.prod(shape[i + 1 :])) for i in range(len(shape))]
     shift = sum(low * stride for low, stride in zip(lows, strides, strict=True))
+    largest = sum(
+        max(abs(low), abs(low + size)) * stride for low, size, stride in zip(lows, shape, strides, strict=True)
+    )
+    narrow = largest < 2**31 and all(column.dtype.itemsize <= 4 and column.dtype != np.uint32 for column in columns)
+    kind = np.int32 if narrow else np.int64
+    chunk, term = (np.empty(min(CHUNK, len(keys)), dtype=kind) for _ in range(2))
     for start in range(0, len(keys), CHUNK):
-        chunk = keys[start : start + CHUNK]
-        np.multiply(columns[0][start : start + CHUNK], strides[0], out=chunk, dtype=np.int64, casting="unsafe")
-        for column, stride in zip(columns[1:], strides[1:], strict=True):
-            part = column[start : start + CHUNK]
-            chunk += part if stride == 1 else part * np.int64(stride)
-        if shift:
-            chunk -= shift
+        size = min(CHUNK, len(keys) - start)
+        chunk[:size] = -shift
+        for column, stride in zip(columns, strides, strict=True):
+            part = column[start : start + size]
+            np.multiply(part, kind(stride), out=term[:size], dtype=kind, casting="unsafe")
+            np.add(chunk[:size], term[:size], out=chunk[:size])
+        keys[start : start + size] = chunk[:size]
     return keys

@@ -131,16 +131,13 @@ def _summarised(bank: StreamedBank, table: Table, piece: int, first: int, seed: 
     chosen = tuple(dict.fromkeys(roles.variables))
     played, episodes = some_episodes(table, roles.episode, piece, first, seed, n_rows)
     variables = (roles.state, roles.action) if roles.action else (roles.state,)
-    unknown, distinct, tasks = _fused(bank, table, chosen)
+    unknown, distinct, tasks, of_played = _fused(bank, table, chosen, played)
     facts: tuple[Facts, ...] = ()
     sample = cover = None
     if isinstance(distinct, GridCounts):
         rows_per_task = distinct.counts.reshape(bank.n_tasks, -1).sum(axis=1)
-        part = replace(table, frame=table.frame[played], parts=(Part(table.name, len(played)),))
-        of_played = columns.codes_of(part, roles.task, bank.names) if len(played) else played
     else:
         rows_per_task = np.bincount(tasks, minlength=bank.n_tasks).astype(np.int64)
-        of_played = tasks[played]
     rates = rates_of(rows_per_task, n_rows)
     if distinct is None:
         facts = tuple(facts_of(table, own) for own in variables)
@@ -155,9 +152,11 @@ def _summarised(bank: StreamedBank, table: Table, piece: int, first: int, seed: 
 
 
 def _fused(
-    bank: StreamedBank, table: Table, chosen: tuple[str, ...]
-) -> tuple[tuple[str, ...], GridCounts | pl.DataFrame | None, Int[np.ndarray, " rows"]]:
-    """Labels without a reward, distinct rows with counts if they are few, and, unless these are a grid, all tasks.
+    bank: StreamedBank, table: Table, chosen: tuple[str, ...], played: Int[np.ndarray, " played"]
+) -> tuple[tuple[str, ...], GridCounts | pl.DataFrame | None, Int[np.ndarray, " rows"], Int[np.ndarray, " played"]]:
+    """Labels without a reward, distinct rows with counts if they are few, the tasks of all rows, and of some.
+
+    Where rows are counted in a grid, nobody needs the tasks of all, and none are given.
 
     Unknown labels are refused when all pieces are known, together.
     """
@@ -169,13 +168,15 @@ def _fused(
         codes = columns.coded(pl.Series(labels), bank.names)
         present = (grid.counts.reshape(size, -1).sum(axis=1) > 0).tolist()
         unknown = tuple(label for label, here in zip(labels, present, strict=True) if here and label not in known)
-        return unknown, grid.relabelled(codes, bank.n_tasks, TASK), codes
+        of_played = codes[table.frame[roles.task].to_numpy()[played].astype(np.int64) - low]
+        return unknown, grid.relabelled(codes, bank.n_tasks, TASK), codes[:0], of_played
     tasks, unknown = columns.codes_of(table, roles.task, bank.names), ()
     if tasks.min() < 0:
         found = columns.labels_of_values(table, roles.task)
         unknown = tuple(name for name in found if name not in known)
         tasks = np.maximum(tasks, 0)
-    return unknown, _counted(table.frame.select(chosen).with_columns(pl.Series(TASK, tasks))), tasks
+    counted = _counted(table.frame.select(chosen).with_columns(pl.Series(TASK, tasks)))
+    return unknown, counted, tasks, tasks[played]
 
 
 def _with_levels(facts: tuple[Facts, ...], variables: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:

@@ -168,7 +168,7 @@ class ParquetRows:
                     frame = pl.from_arrow(batch)
                     assert isinstance(frame, pl.DataFrame)
                     done += frame.height
-                    yield frame.with_columns(**{name: pl.lit(value) for name, value in hive.items()})
+                    yield frame.with_columns(**{name: pl.lit(value) for name, value in hive.items()}) if hive else frame
         except (pa.ArrowException, OSError) as error:
             raise _damaged(file.path, error) from error
         if done != span.rows:
