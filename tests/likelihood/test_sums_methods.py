@@ -1,12 +1,14 @@
 """Sums in single precision and within a tolerance keep their bounds."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 import kdbirl as kb
 from kdbirl.errors import InputError
 from kdbirl.likelihood.boxed_sums import boxed_log_sums
-from kdbirl.likelihood.boxes import Boxes
+from kdbirl.likelihood.boxes import ORDER, Boxes, chebyshev_nodes, node_weights
 from kdbirl.likelihood.kernel_sums import SINGLE_ERROR, task_log_sums
 from kdbirl.likelihood.kernels import as_kernel, on_columns
 
@@ -38,7 +40,7 @@ def gaussian(d):
 @pytest.mark.parametrize("tolerance", [1e-3, 0.05])
 def test_boxes_keep_their_tolerance(d, h, tolerance):
     expert, rows, weights, tasks = problem(d)
-    found, far = boxed_log_sums(expert, Boxes.of(rows, weights, tasks, 3), h, tolerance)
+    found, far = boxed_log_sums(expert, Boxes.of(rows, weights, tasks, 3, h), tolerance)
     error = np.abs(found - double_loop(expert, rows, weights, tasks, 3, h))[~far].max(initial=0.0)
     assert error <= tolerance
     assert h <= 0.1 or not far.any()
@@ -46,7 +48,7 @@ def test_boxes_keep_their_tolerance(d, h, tolerance):
 
 def test_far_expert_rows_are_found_and_summed_exactly():
     expert, rows, weights, tasks = problem(2, far=30.0)
-    _, far = boxed_log_sums(expert, Boxes.of(rows, weights, tasks, 3), 0.05, 1e-3)
+    _, far = boxed_log_sums(expert, Boxes.of(rows, weights, tasks, 3, 0.05), 1e-3)
     assert far.all()
     bank = kb.TaskBank.from_arrays(rows, None, tasks, np.eye(3))
     given = {"prior": kb.Uniform(0, 1), "features": kb.Identity(), "bandwidth": (0.05, 0.5)}
@@ -61,20 +63,34 @@ def test_one_row_tasks_of_unequal_size_and_equal_rows():
     rows = np.concatenate([np.zeros((1, 2)), np.ones((500, 2))])
     tasks = np.repeat([0, 1], [1, 500])
     expert = np.array([[0.5, 0.5], [1.0, 1.0]])
-    found, far = boxed_log_sums(expert, Boxes.of(rows, np.ones(501), tasks, 2), 0.3, 1e-3)
+    found, far = boxed_log_sums(expert, Boxes.of(rows, np.ones(501), tasks, 2, 0.3), 1e-3)
     assert not far.any()
     np.testing.assert_allclose(found, double_loop(expert, rows, np.ones(501), tasks, 2, 0.3), atol=1e-3)
 
 
 def test_boxes_hold_every_row_once():
     _, rows, weights, tasks = problem(3, m=5000)
-    boxes = Boxes.of(rows, weights, tasks, 3)
-    kept = np.isfinite(boxes.rows[..., -1])
+    boxes = Boxes.of(rows, weights, tasks, 3, 0.4)
+    kept = boxes.weights > 0
     assert kept.sum() == len(rows)
-    np.testing.assert_allclose(np.exp(boxes.log_total).sum(axis=1), np.bincount(tasks, weights))
-    back = (boxes.rows[..., :3] + boxes.centre[:, :, None])[kept]
+    np.testing.assert_allclose(boxes.mass.sum(axis=0), np.bincount(tasks, weights))
+    box = np.repeat(np.arange(boxes.mass.size) // 3, np.diff(boxes.starts))
+    points = np.swapaxes(boxes.points[:, :3], 1, 2)
+    back = 0.4 * (points + boxes.centre[box][:, None])[kept]
     np.testing.assert_allclose(np.sort(back, axis=0), np.sort(rows, axis=0), atol=1e-5)
-    assert (np.abs(boxes.rows[..., :3]).max(axis=2) <= boxes.half + 1e-6).all()
+    assert (np.abs(points) <= boxes.half + 1e-6).all()
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_nodes_have_the_moments_of_the_rows(d):
+    rng = np.random.default_rng(d)
+    rows, weights = rng.uniform(-1, 1, (900, d)), rng.integers(1, 5, 900).astype(float)
+    found = node_weights(rows, weights, np.array([200, 700]))
+    nodes = chebyshev_nodes(np.ones(d))
+    for own, at in ((slice(200), 0), (slice(200, None), 1)):
+        for powers in itertools.product([0, 3, ORDER - 1], repeat=d):
+            expected = weights[own] @ np.prod(rows[own] ** np.array(powers), axis=1)
+            assert found[at] @ np.prod(nodes ** np.array(powers), axis=1) == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("h", [0.2, 0.5, 5.0])

@@ -1,20 +1,28 @@
-"""Kernel sums within a stated tolerance: boxes of rows that hardly matter to an expert row are not looked into.
+"""Kernel sums within a stated tolerance: boxes that are far from an expert row are not opened, full ones are condensed.
 
-For a Gaussian kernel and a box of total weight w, with the distance of x to the box (a), and the mean and variance of
-its rows,
+For the Gaussian kernel, lengths in units of h, and a box (`boxes.py`) at distance D of the expert row x: every row of
+it has a kernel between 0 and k = exp(-D^2/2). So
 
-    w exp(-(|x - mean|^2 + variance) / 2h^2)  <=  sum of weight * K  <=  w exp(-a^2 / 2h^2)        (left: Jensen),
+- not opening boxes of weights w, and taking U/2 for them with U = sum of w k, is wrong by U/2 at most;
+- nodes in place of rows of weight w are wrong by w k (product over columns of (1 + q) - 1) at most, where q k_i
+  bounds the remainder of interpolation along column i (k is the product of the k_i): for p Chebyshev nodes on [-a, a]
+  that is 2 (a/2)^p / p! max |f^(p)|, with f^(p)(t) = He_p(t) exp(-t^2/2), whose extremes are the zeros of He_p+1;
+- rounding is wrong by eps (2 + e) of the sum of |terms| at most, with exponents up to e, in single precision relative
+  to a box's centre within blocks of points, in double between them. The |terms| of rows are their sum; those of nodes
+  are at most k times their weights without signs.
 
-so the middle of the two is wrong by at most half their difference, e. With L the sum of the left sides over a task's
-boxes, leaving boxes unopened whose e add up to at most (1 - exp(-tolerance)) L changes log S by at most the tolerance.
-The boxes with the smallest e per row are left unopened. In the others kernels are computed in single precision relative
-to the box's centre, and boxes are added in double; what that can cost (`ROUNDING`) is taken off the tolerance first.
+The three add up to E, so log S is within -log(1 - E / value), which is held against the tolerance for every expert row
+and task. In a first round boxes within `RADIUS` are opened. Pairs that fail get a radius of their own in further
+rounds, which look further: with L below the sum (the first round's, or that of a box whose rows were all in its
+furthest corner), opening all boxes with k > share L / (weight of the task) makes U/2 at most half the share of L. Boxes outside
+of a round's reach are counted in U as if at its edge. Expert rows that fail to the end are named.
 """
 
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from dataclasses import dataclass
 from functools import partial
+from math import factorial, prod
 from os import sched_getaffinity
 from typing import Any
 
@@ -22,185 +30,253 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
+from numpy.polynomial import hermite_e
+from scipy.sparse import csr_array
 
-from kdbirl.likelihood.boxes import Boxes
-from kdbirl.likelihood.kernel_sums import EXPERT_BLOCK, WIDE, padded_size, rounded_up
+from kdbirl.likelihood.boxes import ORDER, WIDTH, Boxes
+from kdbirl.likelihood.kernel_sums import EXPERT_BLOCK, SMALLEST_SAFE_SUM, WIDE, rounded_up
 from kdbirl.precision import float64
 
-LANES = 16  # expert rows that meet a box at once
+RADIUS = 4.5  # of the first round, in bandwidths
+LANES = 16  # expert rows that meet a block at once
 PAIRS_PER_STEP = 2**18  # in a step of the scan: 1 MB in single precision
-FACTORS = (64.0, 8.0, 1.0)  # of the share of the error that each row may cause; 1 always suffices
-LARGEST_EXPONENTS = 60.0, 600.0  # of kernels relative to the centre's: single precision ends at 87, double at 708
-ROUNDING = 1e-4  # of log S: exponents, or rows times exponents, within 2^-24 of these, and sums of up to 1024 terms
-SMALLEST_TOLERANCE = 2 * ROUNDING
-CLOSED, SINGLE, DOUBLE, TOO_FAR = range(4)
+REACHES = (7.0, 10.0, 20.0, np.inf)  # boxes further away than this are not looked at; inf always suffices
+SMALLEST_TOLERANCE = 2e-4
+LARGEST_LOG = 600.0  # of a bound that is too large in any case
+PRECISIONS = ((jnp.float32, 60.0, 2.0**-20), (jnp.float64, 600.0, 2.0**-23))  # type, largest exponent, eps
 
 
 @float64
 def boxed_log_sums(
-    expert: Float[np.ndarray, "n d"], boxes: Boxes, h: float, tolerance: float
+    expert: Float[np.ndarray, "n d"], boxes: Boxes, tolerance: float
 ) -> tuple[Float[np.ndarray, "n K"], Bool[np.ndarray, " n"]]:
-    """S within the tolerance, and which rows are so far from an open box that they must be summed exactly instead."""
-    parts = [
-        _block_sums(expert[first : first + EXPERT_BLOCK], boxes, h, tolerance)
-        for first in range(0, len(expert), EXPERT_BLOCK)
-    ]
+    """S within the tolerance, and which rows must be summed exactly instead."""
+    blocks = [_Block(expert[i : i + EXPERT_BLOCK] / boxes.scale, boxes) for i in range(0, len(expert), EXPERT_BLOCK)]
+    parts = [block.log_sums(-np.expm1(-tolerance)) for block in blocks]
     return np.concatenate([table for table, _ in parts]), np.concatenate([far for _, far in parts])
 
 
-def _block_sums(expert: np.ndarray, boxes: Boxes, h: float, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
-    n = len(expert)
-    padded = np.concatenate([expert, np.repeat(expert[-1:], padded_size(n) - n, axis=0)])
-    share = -np.expm1(-(tolerance - ROUNDING))
-    tasks = np.array_split(np.arange(len(boxes.centre)), min(_cores(), len(boxes.centre)))
-    found = _on_all_cores(lambda own: _bounds(padded, boxes, own, h, share), tasks)
-    kind, closed, reference, far = (np.concatenate(part) for part in zip(*found, strict=True))
-    total, far = closed[:, :n].T, far[:, :n]
-    for precision, dtype in ((SINGLE, jnp.float32), (DOUBLE, jnp.float64)):
-        if precision == DOUBLE and not far.any():
-            break
-        box, row = np.divmod(np.flatnonzero(kind == precision), len(padded))
-        box, row = box[row < n], row[row < n]
-        if len(box):
-            total = total + _opened(padded, boxes, box, row, reference, h, dtype)[:n]
-    with np.errstate(divide="ignore"):
-        return np.log(total) + reference[:, :n].T, np.asarray((far == TOO_FAR).any(axis=0))
+@dataclass(frozen=True)
+class _Pairs:
+    """Pairs of expert rows and boxes, sorted by row, with D^2 and the largest |exponent|."""
+
+    row: Int[np.ndarray, " pairs"]
+    box: Int[np.ndarray, " pairs"]
+    nearest: Float[np.ndarray, " pairs"]
+
+    def __getitem__(self, kept: np.ndarray) -> "_Pairs":
+        return _Pairs(self.row[kept], self.box[kept], self.nearest[kept])
 
 
-def _cores() -> int:
-    return len(sched_getaffinity(0))
+@dataclass(frozen=True)
+class _Block:
+    """Some expert rows, in bandwidths, before the boxes."""
+
+    expert: Float[np.ndarray, "n d"]
+    boxes: Boxes
+
+    def log_sums(self, share: float) -> tuple[np.ndarray, np.ndarray]:
+        """(n, K), and who failed; `share` of a sum is its largest error."""
+        value, error = self._first_round()
+        good = error <= share * value
+        with np.errstate(divide="ignore"):
+            table, below = np.log(value), np.log(np.maximum(value - error, 0.0))
+        for reach in REACHES[1:]:
+            row, task = np.nonzero(~good)
+            if len(row):
+                table[row, task], good[row, task] = self._next_round(row, task, below[row, task], share, reach)
+        return table, ~good.all(axis=1)
+
+    def _first_round(self) -> tuple[np.ndarray, np.ndarray]:
+        """Sums and their largest errors (n, K)."""
+        boxes, n_tasks = self.boxes, self.boxes.n_tasks
+        dtype, largest, eps = PRECISIONS[0]
+        near = self.near(np.arange(len(self.expert)), REACHES[0])
+        opened = np.flatnonzero(near.nearest <= RADIUS**2)
+        exponent = self._exponent(near.row[opened], near.box[opened])
+        opened, exponent = opened[exponent <= largest], exponent[exponent <= largest]
+        k = np.exp(-0.5 * near.nearest)
+        outside = np.exp(-0.5 * REACHES[0] ** 2) * boxes.mass.sum(axis=0)[None]
+        own, own_k, rounding = near[opened], k[opened], eps * (2.0 + exponent)
+        k[opened] = 0.0
+        left_out = 0.5 * (self._over_boxes(near, k, boxes.mass) + outside)
+        order = np.argsort(own.box, kind="stable")
+        first = own.box[order] * n_tasks
+        total = self._opened(own[order], (first, first + n_tasks), np.zeros(len(first)), dtype)
+        error = left_out + rounding.max(initial=0.0) * total
+        if boxes.of_nodes.any():
+            error += self._over_boxes(own, own_k * self._remainder(own), np.where(boxes.of_nodes > 0, boxes.mass, 0.0))
+            error += self._over_boxes(own, own_k * rounding, boxes.of_nodes)
+        return total + left_out, error
+
+    def _next_round(
+        self, row: np.ndarray, task: np.ndarray, below: np.ndarray, share: float, reach: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Log sums of some rows over a task each, and whether they are good; `below`: logs of what they are above."""
+        boxes, n = self.boxes, len(row)
+        rows, of_pair = np.unique(row, return_inverse=True)
+        near = self.near(rows, reach)
+        ends = np.searchsorted(near.row, rows), np.searchsorted(near.row, rows, side="right")
+        start, counts = ends[0][of_pair], (ends[1] - ends[0])[of_pair]
+        pair = np.repeat(np.arange(n), counts)
+        near = near[np.arange(len(pair)) + np.repeat(start - (np.cumsum(counts) - counts), counts)]
+        kept = np.flatnonzero(boxes.mass[near.box, task[pair]])
+        near, pair = near[kept], pair[kept]
+        mass, in_all = boxes.mass[near.box, task[pair]], boxes.mass.sum(axis=0)[task]
+        lower, reference = below.copy(), below.copy()  # logs below the sums, and above their largest parts
+        np.maximum.at(lower, pair, np.log(mass) - 0.5 * self._furthest(near))
+        np.maximum.at(reference, pair, np.log(mass) - 0.5 * near.nearest)
+        found = np.isfinite(lower)
+        reference = np.where(found, reference, 0.0)
+        k = np.exp(-0.5 * near.nearest - reference[pair])
+        opened = np.flatnonzero(-0.5 * near.nearest > (np.log(share / in_all) + lower)[pair])
+        outside = in_all * np.exp(np.minimum(-0.5 * reach**2 - reference, LARGEST_LOG))
+        left_out = 0.5 * (np.bincount(pair, mass * k, n) - np.bincount(pair[opened], (mass * k)[opened], n) + outside)
+        total, error = left_out.copy(), left_out.copy()
+        near, pair, k = near[opened], pair[opened], k[opened]
+        exponent, smallest = self._exponent(near.row, near.box), -1.0
+        error[pair[exponent > PRECISIONS[-1][1]]] = np.inf
+        for dtype, largest, eps in PRECISIONS:
+            here = np.flatnonzero((exponent > smallest) & (exponent <= largest))
+            smallest = largest
+            if len(here):
+                here = here[np.argsort(near.box[here] * boxes.n_tasks + task[pair[here]], kind="stable")]
+                own, p, rounding = near[here], pair[here], eps * (2.0 + exponent[here])
+                cell = own.box * boxes.n_tasks + task[p]
+                sums = self._opened(own, (cell, cell + 1), reference[p], dtype)[row, task]
+                total += sums
+                error += rounding.max() * sums
+                of_nodes = boxes.of_nodes[own.box, task[p]]
+                if of_nodes.any():
+                    replaced = np.where(of_nodes > 0, boxes.mass[own.box, task[p]], 0.0)
+                    error += np.bincount(p, k[here] * (replaced * self._remainder(own) + of_nodes * rounding), n)
+        with np.errstate(divide="ignore"):
+            return np.log(total) + reference, found & (total > SMALLEST_SAFE_SUM) & (error <= share * total)
+
+    def near(self, rows: Int[np.ndarray, " rows"], reach: float) -> _Pairs:
+        """The boxes within reach of some rows, column by column of the grid; or among all boxes, if these are few."""
+        boxes = self.boxes
+        x = self.expert[rows]
+        within = np.clip(np.floor((x - boxes.low - reach) / boxes.sides), 0, boxes.last).astype(np.int64)
+        until = np.clip(np.floor((x - boxes.low + reach) / boxes.sides), 0, boxes.last).astype(np.int64)
+        if np.prod(until - within + 1.0, axis=1).sum() > len(rows) * len(boxes.mass):
+            row, box = np.repeat(rows, len(boxes.mass)), np.tile(np.arange(len(boxes.mass)), len(rows))
+            nearest = sum(np.maximum(self._gap(i, row, box) - a, 0.0) ** 2 for i, a in enumerate(boxes.half))
+            return _Pairs(row, box, nearest)[nearest <= reach**2]
+        at, code, nearest = np.arange(len(rows)), np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows))
+        for i, a in enumerate(boxes.half):
+            counts = (until - within + 1)[at, i]
+            line = np.arange(counts.sum()) + np.repeat(within[at, i] - (np.cumsum(counts) - counts), counts)
+            at, code, nearest = (np.repeat(part, counts) for part in (at, code, nearest))
+            code = code * (boxes.last[i] + 1) + line
+            nearest += np.maximum(np.abs(x[at, i] - boxes.low[i] - (line + 0.5) * boxes.sides[i]) - a, 0.0) ** 2
+            kept = np.flatnonzero(nearest <= reach**2)
+            at, code, nearest = at[kept], code[kept], nearest[kept]
+        box = boxes.box_of_code[code]
+        kept = np.flatnonzero(box >= 0)
+        return _Pairs(rows[at[kept]], box[kept], nearest[kept])
+
+    def _gap(self, column: int, row: np.ndarray, box: np.ndarray) -> np.ndarray:
+        return np.abs(self.expert[row, column] - self.boxes.centre[box, column])
+
+    def _exponent(self, row: np.ndarray, box: np.ndarray) -> np.ndarray:
+        """The largest |exponent| of points relative to the centre."""
+        return np.asarray(sum(self._gap(i, row, box) * a + 0.5 * a**2 for i, a in enumerate(self.boxes.half)))
+
+    def _furthest(self, pairs: _Pairs) -> np.ndarray:
+        """Squared distance to the furthest corner."""
+        gaps = (self._gap(i, pairs.row, pairs.box) + a for i, a in enumerate(self.boxes.half))
+        return np.asarray(sum(gap**2 for gap in gaps))
+
+    def _remainder(self, pairs: _Pairs) -> np.ndarray:
+        """product over columns of (1 + q) - 1."""
+        gaps = (np.maximum(self._gap(i, pairs.row, pairs.box) - a, 0.0) for i, a in enumerate(self.boxes.half))
+        return np.asarray(prod(1.0 + _remainder(gap, a) for gap, a in zip(gaps, self.boxes.half, strict=True)) - 1.0)
+
+    def _over_boxes(self, pairs: _Pairs, values: np.ndarray, weights: Float[np.ndarray, "B K"]) -> np.ndarray:
+        """Sums over each row's pairs of the values times the weights of the box."""
+        ends = np.searchsorted(pairs.row, np.arange(len(self.expert) + 1))
+        shape = len(self.expert), len(weights)
+        return np.asarray(csr_array((values, pairs.box, ends), shape=shape) @ weights)
+
+    def _opened(
+        self, pairs: _Pairs, cells: tuple[np.ndarray, np.ndarray], reference: np.ndarray, dtype: Any
+    ) -> Float[np.ndarray, "n K"]:
+        """Sums over exp(reference) for pairs of boxes and rows: each over the blocks of some neighbouring cells."""
+        n, n_tasks, row, box = len(self.expert), self.boxes.n_tasks, pairs.row, pairs.box
+        if not len(row):
+            return np.zeros((n, n_tasks))
+        first, last = (self.boxes.starts[edge] for edge in cells)
+        new = np.flatnonzero(np.diff(cells[0], prepend=-1))  # pairs of the same blocks are neighbours: tiles of rows
+        counts = np.diff(np.append(new, len(row)))
+        tiles_of = -(-counts // LANES)
+        inside = np.arange(len(row)) - np.repeat(new, counts)
+        place = np.repeat(np.cumsum(tiles_of) - tiles_of, counts) + inside // LANES, inside % LANES
+        of_tile = np.repeat(new, tiles_of)
+        rows = np.full((len(of_tile), LANES), n)
+        u, factor = np.zeros((*rows.shape, self.expert.shape[1] + 1)), np.zeros(rows.shape)
+        own = self.expert[row] - self.boxes.centre[box]
+        rows[place], u[place] = row, np.append(own, np.ones((len(own), 1)), axis=1)
+        factor[place] = np.exp(-0.5 * np.sum(own**2, axis=1) - reference)
+        blocks = (last - first)[of_tile]
+        tile = np.repeat(np.arange(len(rows)), blocks)
+        block = np.arange(len(tile)) + np.repeat(first[of_tile] - (np.cumsum(blocks) - blocks), blocks)
+        sums = _job_sums(self.boxes, u.astype(dtype), factor, tile, block)
+        to = (rows * n_tasks)[tile]
+        to += self.boxes.task_of_block[block][:, None]
+        return np.bincount(to.reshape(-1), sums.reshape(-1), (n + 1) * n_tasks)[: n * n_tasks].reshape(n, n_tasks)
 
 
-def _on_all_cores(work: Callable[[Any], Any], parts: list[Any]) -> list[Any]:
-    """XLA runs loops of small steps on one core: each part gets a thread."""
-    with ThreadPoolExecutor(len(parts)) as pool:
-        waiting = [pool.submit(copy_context().run, work, part) for part in parts]
-        return [each.result() for each in waiting]
+def _job_sums(
+    boxes: Boxes,
+    u: Float[np.ndarray, "tiles lanes d_and_1"],
+    factor: Float[np.ndarray, "tiles lanes"],
+    tile: Int[np.ndarray, " jobs"],
+    block: Int[np.ndarray, " jobs"],
+) -> Float[np.ndarray, "jobs lanes"]:
+    """Sums of a block's points for the rows of a tile; a thread for each core: XLA runs loops of small steps on one."""
+    cores, at_once = len(sched_getaffinity(0)), PAIRS_PER_STEP // (LANES * WIDTH)
+    steps = rounded_up(-(-len(tile) // (at_once * cores)), 4)
+    missing = rounded_up(len(u), 4) - len(u)
+    u, factor = np.pad(u, ((0, missing), (0, 0), (0, 0))), np.pad(factor, ((0, missing), (0, 0)))
 
+    @float64
+    def part(start: int) -> np.ndarray:
+        own = [jobs[start : start + steps * at_once] for jobs in (tile, block)]
+        laid = [np.pad(jobs, (0, steps * at_once - len(jobs))).reshape(steps, at_once) for jobs in own]
+        return np.asarray(_summed(jnp.asarray(u), jnp.asarray(factor), *boxes.on_device, *map(jnp.asarray, laid)))
 
-@float64
-def _bounds(expert: np.ndarray, boxes: Boxes, tasks: np.ndarray, h: float, share: float) -> tuple[np.ndarray, ...]:
-    chosen = slice(tasks[0], tasks[-1] + 1)
-    fields = (boxes.centre, boxes.half, boxes.mean, boxes.variance, boxes.log_total)
-    bounds = [jnp.asarray(field[chosen]) for field in fields]
-    found = _bounded(jnp.asarray(expert), *bounds, jnp.asarray(h), jnp.asarray(share))
-    return tuple(np.asarray(part) for part in found)
+    with ThreadPoolExecutor(cores) as pool:
+        waiting = [pool.submit(copy_context().run, part, i) for i in range(0, len(tile), steps * at_once)]
+        return np.concatenate([each.result().reshape(-1, LANES) for each in waiting])[: len(tile)]
 
 
 @partial(jax.jit, compiler_options=WIDE)
-def _bounded(
-    expert: Float[Array, "n d"],
-    centre: Float[Array, "K B d"],
-    half: Float[Array, "K B d"],
-    mean: Float[Array, "K B d"],
-    variance: Float[Array, "K B"],
-    log_total: Float[Array, "K B"],
-    h: Float[Array, ""],
-    share: Float[Array, ""],
-) -> tuple[Array, Array, Array, Array]:
-    """How to open each box (K, B, n); sums over closed ones, over exp(reference), and reference (K, n); who is far."""
-    scale = 0.5 / h**2
+def _summed(
+    u: Float[Array, "tiles lanes d_and_1"],
+    factor: Float[Array, "tiles lanes"],
+    points: Float[Array, "blocks d_and_1 W"],
+    weights: Float[Array, "blocks W"],
+    tile: Int[Array, "steps jobs"],
+    block: Int[Array, "steps jobs"],
+) -> Float[Array, "steps jobs lanes"]:
+    """Sums of weight * exp(u.v - |v|^2/2), times the factor."""
 
-    def of_task(_: None, own: tuple[Array, ...]) -> tuple[None, tuple[Array, ...]]:
-        centre, half, mean, variance, log_total = own
-        nearest = jnp.zeros((len(centre), len(expert)))
-        exponent, middle = nearest, nearest + variance[:, None]
-        for i in range(expert.shape[1]):
-            gap = jnp.abs(expert[None, :, i] - centre[:, i, None])
-            nearest = nearest + jnp.maximum(gap - half[:, i, None], 0.0) ** 2
-            middle = middle + (expert[None, :, i] - mean[:, i, None]) ** 2
-            exponent = exponent + gap * half[:, i, None]
-        upper = log_total[:, None] - scale * nearest
-        reference = jnp.max(upper, axis=0)
-        most, least = jnp.exp(upper - reference[None]), jnp.exp(log_total[:, None] - scale * middle - reference[None])
-        error, floor = 0.5 * (most - least), jnp.sum(least, axis=0)
-        weight = jnp.exp(log_total)
-        budget = (share * floor)[None] * (weight / jnp.sum(weight))[:, None]
-        limit = jnp.ones(len(expert))
-        for factor in FACTORS[-2::-1]:
-            spent = jnp.sum(jnp.where(error <= factor * budget, error, 0.0), axis=0)
-            limit = jnp.where(spent <= share * floor, factor, limit)
-        opened = error > limit[None] * budget
-        closed = jnp.sum(jnp.where(opened, 0.0, 0.5 * (most + least)), axis=0)
-        kind = sum((2 * scale * exponent > largest).astype(jnp.int8) for largest in LARGEST_EXPONENTS) + jnp.int8(1)
-        kind = jnp.where(opened, kind, jnp.int8(CLOSED))
-        furthest = jnp.max(kind, axis=0)
-        return None, (kind, closed, reference, jnp.where(furthest >= DOUBLE, furthest, jnp.int8(0)))
+    def step(_: None, job: tuple[Array, Array]) -> tuple[None, Array]:
+        t, b = job
+        terms = jnp.exp(jnp.einsum("jgi,jiw->jgw", u[t], points[b].astype(u.dtype)))
+        sums = jnp.einsum("jgw,jw->jg", terms, weights[b].astype(u.dtype))
+        return None, sums.astype(factor.dtype) * factor[t]
 
-    kind, closed, reference, far = jax.lax.scan(of_task, None, (centre, half, mean, variance, log_total))[1]
-    return kind, closed, reference, far
+    return jax.lax.scan(step, None, (tile, block))[1]
 
 
-def _opened(
-    expert: np.ndarray,
-    boxes: Boxes,
-    box: Int[np.ndarray, " pairs"],
-    row: Int[np.ndarray, " pairs"],
-    reference: Float[np.ndarray, "K n"],
-    h: float,
-    dtype: Any,
-) -> Float[np.ndarray, "n K"]:
-    """Sums over the rows of open boxes, over exp(reference). Pairs are sorted by box, numbered over all tasks."""
-    n_tasks, per_task = boxes.centre.shape[:2]
-    first = np.flatnonzero(np.diff(box, prepend=-1))
-    counts = np.diff(np.append(first, len(box)))
-    tiles_of = -(-counts // LANES)
-    place = np.arange(len(box)) - np.repeat(first, counts)
-    tile = np.repeat(np.cumsum(tiles_of) - tiles_of, counts) + place // LANES
-    of_tile = np.repeat(box[first], tiles_of)
-    rows = np.zeros((len(of_tile), LANES), dtype=np.int64)
-    rows[tile, place % LANES] = row
-    parts = list(_equal_parts(of_tile, rows, boxes.rows.shape[2]))
-    sums = _on_all_cores(lambda part: _part_sums(expert, boxes, part[0], part[1], reference, h, dtype), parts)
-    values = np.concatenate(sums)[tile, place % LANES]
-    size = len(expert) * n_tasks
-    return np.bincount(row * n_tasks + box // per_task, weights=values, minlength=size).reshape(-1, n_tasks)
-
-
-def _equal_parts(of_tile: np.ndarray, rows: np.ndarray, width: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The tiles in as many parts as there are cores, each padded to one of a few numbers of steps."""
-    tiles = max(PAIRS_PER_STEP // (LANES * width), 1)
-    steps = rounded_up(-(-len(of_tile) // (tiles * _cores())), 4)
-    size = steps * tiles
-    for start in range(0, len(of_tile), size):
-        box, row = of_tile[start : start + size], rows[start : start + size]
-        missing = size - len(box)
-        box, row = np.pad(box, (0, missing)), np.pad(row, ((0, missing), (0, 0)))
-        yield box.reshape(steps, tiles), row.reshape(steps, tiles, LANES)
-
-
-@float64
-def _part_sums(
-    expert: np.ndarray, boxes: Boxes, box: np.ndarray, row: np.ndarray, reference: np.ndarray, h: float, dtype: Any
-) -> Float[np.ndarray, "tiles lanes"]:
-    centre, rows = boxes.on_device
-    arrays = (jnp.asarray(part) for part in (reference, box, row, np.asarray(h)))
-    sums = _tile_sums(jnp.asarray(expert), centre, rows, *arrays, boxes.centre.shape[1], dtype)
-    return np.asarray(sums).reshape(-1, LANES)
-
-
-@partial(jax.jit, static_argnames=("per_task", "dtype"), compiler_options=WIDE)
-def _tile_sums(
-    expert: Float[Array, "n d"],
-    centre: Float[Array, "boxes d"],
-    rows: Float[Array, "boxes d_and_2 W"],
-    reference: Float[Array, "K n"],
-    box: Int[Array, "steps tiles"],
-    row: Int[Array, "steps tiles lanes"],
-    h: Float[Array, ""],
-    per_task: int,
-    dtype: Any,
-) -> Float[Array, "steps tiles lanes"]:
-    """Sums of weight * K over boxes, over exp(reference): exp(u.v - |v|^2/2 + log weight) around a box's centre."""
-    scale = 1.0 / h**2
-
-    def step(_: None, tile: tuple[Array, Array]) -> tuple[None, Array]:
-        b, e = tile
-        u = expert[e] - centre[b][:, None]
-        ones = jnp.ones((*e.shape, 1))
-        left = jnp.concatenate([scale * u, -0.5 * scale * ones, ones], axis=-1).astype(dtype)
-        terms = jnp.exp(jnp.einsum("tgi,tiw->tgw", left, rows[b].astype(dtype)))
-        log_factor = -0.5 * scale * jnp.sum(u**2, axis=-1) - reference[b[:, None] // per_task, e]
-        return None, jnp.sum(terms, axis=-1).astype(jnp.float64) * jnp.exp(log_factor)
-
-    return jax.lax.scan(step, None, (box, row))[1]
+def _remainder(t: Float[np.ndarray, "..."], a: float) -> Float[np.ndarray, "..."]:
+    """q of p nodes on [-a, a], where t is the smallest |argument|: the remainder over exp(-t^2/2)."""
+    he = [0.0] * ORDER + [1.0]
+    largest = np.abs(hermite_e.hermeval(t, he))
+    for z in hermite_e.hermeroots([0.0, *he]):
+        if z >= 0:
+            extreme = abs(hermite_e.hermeval(z, he)) * np.exp(np.minimum(0.5 * (t**2 - z**2), 0.0))
+            largest = np.where(t < z, np.maximum(largest, extreme), largest)
+    return np.asarray(2 * (a / 2) ** ORDER / factorial(ORDER) * largest)

@@ -170,15 +170,21 @@ class CKDE:
 
     def _boxed(self, expert: np.ndarray, kernel: PairKernel, h: np.ndarray) -> np.ndarray:
         """S within the tolerance; rows that are too far from boxes that matter are summed exactly."""
-        table, far = boxed_log_sums(expert, self._boxes, float(h[0]), self.sums.tolerance)
+        table, far = boxed_log_sums(expert, self._boxes(float(h[0])), self.sums.tolerance)
         if far.any():
             table[far] = task_log_sums(expert[far], self.rows, self.weights, self.tasks, self.n_tasks, kernel, h)
         return table
 
+    def _boxes(self, h: float) -> Boxes:
+        """Made when an h is first asked for, and kept until another one is."""
+        if h not in self._kept_boxes:
+            self._kept_boxes.clear()
+            self._kept_boxes[h] = Boxes.of(self.rows, self.weights, self.tasks, self.n_tasks, h)
+        return self._kept_boxes[h]
+
     @cached_property
-    def _boxes(self) -> Boxes:
-        """Made when they are first needed, and kept: they do not depend on h."""
-        return Boxes.of(self.rows, self.weights, self.tasks, self.n_tasks)
+    def _kept_boxes(self) -> dict[float, Boxes]:
+        return {}
 
     def realised_error(self, expert: Float[np.ndarray, "n d"], h: Float[np.ndarray, " parts"]) -> float | None:
         """The largest error of log sums at a few expert rows; None where sums are exact."""

@@ -17,8 +17,8 @@ class KernelSums:
     """`KDBIRL(sums=kb.KernelSums(...))`; the default is exact. For the Gaussian kernel on Euclidean distance.
 
     precision: "double", or "single": kernels in single precision, added in double; log sums are within 1e-5.
-    tolerance: 0 is exact; otherwise log sums are within this (at least 0.0002). Rows are put into boxes once, which
-        takes as long as exact sums of a thousand expert rows or more; then boxes that cannot matter are not opened. For
+    tolerance: 0 is exact; otherwise log sums are within this (at least 0.0002). Rows are put into boxes, once for each
+        bandwidth; boxes that cannot matter are not opened, and full ones are condensed into fewer weighted points. For
         up to six features, and banks in memory.
     The error that was really made is measured at a few expert rows, and noted on the posterior.
     """
