@@ -14,8 +14,8 @@ it has a kernel between 0 and k = exp(-D^2/2). So
 The three add up to E, so log S is within -log(1 - E / value), which is held against the tolerance for every expert row
 and task. In a first round boxes within `RADIUS` are opened. Pairs that fail get a radius of their own in further
 rounds, which look further: with L below the sum (the first round's, or that of a box whose rows were all in its
-furthest corner), opening all boxes with k > share L / (weight of the task) makes U/2 at most half the share of L. Boxes outside
-of a round's reach are counted in U as if at its edge. Expert rows that fail to the end are named.
+furthest corner), opening all boxes with k > share L / (weight of the task) makes U/2 at most half the share of L.
+Boxes outside of a round's reach are counted in U as if at its edge. Expert rows that fail to the end are named.
 """
 
 from concurrent.futures import ThreadPoolExecutor
