@@ -43,7 +43,7 @@ PAIRS_PER_STEP = 2**18  # in a step of the scan: 1 MB in single precision
 REACHES = (7.0, 10.0, 20.0, np.inf)  # boxes further away than this are not looked at; inf always suffices
 SMALLEST_TOLERANCE = 2e-4
 LARGEST_LOG = 600.0  # of a bound that is too large in any case
-PRECISIONS = ((jnp.float32, 60.0, 2.0**-20), (jnp.float64, 600.0, 2.0**-23))  # type, largest exponent, eps
+PRECISIONS = ((jnp.float32, 60.0, 2.0**-19), (jnp.float64, 600.0, 2.0**-23))  # type, largest exponent, eps
 
 
 @float64
