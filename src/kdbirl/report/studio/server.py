@@ -6,6 +6,7 @@ request. Reports come from disk, where anyone may have written them: they are sh
 """
 
 import contextlib
+import os
 import socket
 import threading
 from http import HTTPStatus
@@ -29,6 +30,7 @@ from kdbirl.report.tasks_directory import FILE, is_tasks_run, task_run
 LOOPBACK = "127.0.0.1"
 SECONDS = 30  # for a request to arrive
 MOST_CONNECTIONS = 256
+PAGES_AT_ONCE = os.cpu_count() or 1  # each may read posteriors, in a process of 40 MiB
 MOST_FIELDS = 20
 SANDBOX = (
     "sandbox allow-scripts allow-modals; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
@@ -128,7 +130,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not (self._is_ours() or self._goes_to_the_list()):
             return self._send(HTTPStatus.FORBIDDEN, "This page answers only to a browser on this machine.")
         try:
-            text, from_disk = self.server.studio.answer(self.path)
+            with self.server.making:
+                text, from_disk = self.server.studio.answer(self.path)
         except BadRequest as problem:
             return self._send(HTTPStatus.BAD_REQUEST, _problem(str(problem)))
         except NotThere as problem:
@@ -188,6 +191,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, studio: Studio, port: int) -> None:
         self.studio = studio
         self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self.making = threading.BoundedSemaphore(PAGES_AT_ONCE)
         super().__init__((LOOPBACK, port), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
