@@ -1,6 +1,7 @@
 """Fit after fit in one process: does memory stay flat?
 
     python scripts/soak.py MINUTES TABLE.csv          a line for each fit: seconds, resident megabytes, memory maps
+    python scripts/soak.py draw TABLE.csv PICTURE     memory against time, and its growth over the last half hour
 
 Fits have many sizes and two samplers, as in the process of a service, so that new programs are compiled all the time.
 """
@@ -36,8 +37,30 @@ def resident() -> float:
     return pages * 4096 / 2**20
 
 
+def draw(table: Path, picture: Path) -> None:
+    """What the documentation shows."""
+    from matplotlib.figure import Figure
+
+    with table.open() as stream:
+        rows = [(float(row["seconds"]) / 60, float(row["megabytes"])) for row in csv.DictReader(stream)]
+    minutes, megabytes = np.array(rows).T
+    last = megabytes[minutes >= minutes[-1] - 30]
+    growth = 100 * (last[-1] / last[0] - 1)
+    figure = Figure(figsize=(7, 2.8), layout="constrained")
+    axes = figure.add_subplot()
+    axes.plot(minutes, megabytes, color="#0072b2")
+    axes.axvspan(minutes[-1] - 30, minutes[-1], color="#0072b2", alpha=0.08, linewidth=0)
+    axes.text(minutes[-1] - 29.5, 0.06 * megabytes.max(), f"last half hour: {growth:+.2f} %", fontsize=9)
+    axes.set(xlabel="minutes", ylabel="resident memory, MiB", xlim=(0, minutes[-1]), ylim=(0, 1.2 * megabytes.max()))
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(picture, dpi=110)
+    print(f"{len(megabytes)} fits, {growth:+.2f} % over the last half hour")
+
+
 def main() -> None:
     warnings.simplefilter("ignore")
+    if sys.argv[1] == "draw":
+        return draw(Path(sys.argv[2]), Path(sys.argv[3]))
     minutes, table = float(sys.argv[1]), Path(sys.argv[2])
     began, number = time.monotonic(), 0
     with table.open("w", newline="") as stream:
