@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import lru_cache, reduce
 
 import numpy as np
 import polars as pl
@@ -160,23 +160,28 @@ def _fused(
 
     Unknown labels are refused when all pieces are known, together.
     """
-    roles, known = bank.roles, set(bank.names)
+    roles = bank.roles
     grid = GridCounts.of(table.frame, (roles.task, *chosen)) if roles.task not in chosen else None
     if grid is not None and grid.occupied <= DISTINCT_KEPT:
         low, size = grid.lows[0], len(grid.counts)
-        labels = [str(low + value) for value in range(size)]
-        codes = columns.coded(pl.Series(labels), bank.names)
-        present = (grid.counts.reshape(size, -1).sum(axis=1) > 0).tolist()
-        unknown = tuple(label for label, here in zip(labels, present, strict=True) if here and label not in known)
+        codes = _codes_of_numbers(bank.names, low, size)
+        strange = np.flatnonzero((codes < 0) & (grid.counts.reshape(size, -1).sum(axis=1) > 0))
+        unknown = tuple(str(low + value) for value in strange.tolist())
         of_played = codes[table.frame[roles.task].to_numpy()[played].astype(np.int64) - low]
         return unknown, grid.relabelled(codes, bank.n_tasks, TASK), codes[:0], of_played
     tasks, unknown = columns.codes_of(table, roles.task, bank.names), ()
     if tasks.min() < 0:
         found = columns.labels_of_values(table, roles.task)
-        unknown = tuple(name for name in found if name not in known)
+        unknown = tuple(name for name in found if name not in set(bank.names))
         tasks = np.maximum(tasks, 0)
     counted = _counted(table.frame.select(chosen).with_columns(pl.Series(TASK, tasks)))
     return unknown, counted, tasks, tasks[played]
+
+
+@lru_cache(maxsize=8)  # the blocks of a bank ask for the same ones
+def _codes_of_numbers(names: tuple[str, ...], low: int, size: int) -> Int[np.ndarray, " size"]:
+    """The number of the task that is called low, low + 1, ...; -1 where none is."""
+    return columns.coded(pl.Series([str(low + value) for value in range(size)]), names)
 
 
 def _with_levels(facts: tuple[Facts, ...], variables: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:

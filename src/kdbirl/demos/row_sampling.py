@@ -6,7 +6,7 @@ a sample of a whole bank is a merge of samples of its pieces.
 
 import numpy as np
 import polars as pl
-from jaxtyping import Float, Int, UInt64
+from jaxtyping import Bool, Float, Int, UInt64
 
 from kdbirl.demos.tables import Table
 
@@ -103,7 +103,22 @@ def first_episodes(plays: pl.DataFrame, n_tasks: int) -> pl.DataFrame:
     share = max(PLAYED_ROWS // n_tasks, 1)
     if plays.height <= 4 * PLAYED_ROWS:
         return plays
-    sizes = plays.group_by([TASK, EPISODE]).len().sort([TASK, EPISODE])
-    before = sizes.with_columns((pl.col("len").cum_sum() - pl.col("len")).over(TASK).alias("before"))
-    kept = before.filter(pl.col("before") < share)
-    return plays.join(kept.select(TASK, EPISODE), on=[TASK, EPISODE], how="semi", maintain_order="left")
+    tasks, key = plays[TASK].to_numpy(), plays[EPISODE].to_numpy()
+    starts = np.flatnonzero(_differs(tasks) | _differs(key))  # runs of one episode: few, where rows stand in order
+    sizes = np.diff(np.append(starts, len(tasks)))
+    order = np.lexsort((key[starts], tasks[starts]))
+    of_task, of_key = tasks[starts][order], key[starts][order]
+    first = _differs(of_task) | _differs(of_key)  # an episode may come in several runs
+    episode = np.cumsum(first) - 1
+    rows = np.bincount(episode, weights=sizes[order])
+    before = np.cumsum(rows) - rows
+    new_task = _differs(of_task[first])
+    before -= before[new_task][np.cumsum(new_task) - 1]  # counted from the first episode of the task
+    kept = np.empty(len(starts), dtype=bool)
+    kept[order] = (before < share)[episode]
+    return plays.filter(pl.Series(np.repeat(kept, sizes)))
+
+
+def _differs(values: np.ndarray) -> Bool[np.ndarray, " rows"]:
+    """Where a value is not that of the row before; true in the first row."""
+    return np.concatenate([[True], values[1:] != values[:-1]])
