@@ -2,12 +2,13 @@
 
     python scripts/mutants.py map WORK                    once: which test calls which function, in how many seconds
     python scripts/mutants.py run WORK TABLE [SIZE]       judge SIZE (320) mutants drawn at random; goes on where it was
-    python scripts/mutants.py again WORK TABLE            judge the survivors again, with the tests as they are now
+    python scripts/mutants.py again WORK TABLE [SIZE]     ask the survivors more tests, and those that are new
 
 A mutant (`scripts/mutate.py`) is killed when a test fails. Its tests are those that call the changed function, the
-quickest first, up to 40 seconds of them. Each mutant is judged in a fork of a process that has the packages imported
-but no JAX backend started, with a cache of compiled programs, so that it costs seconds. WORK holds copies of src and
-tests: the tree may be edited meanwhile. TABLE is CSV, a line for each mutant.
+quickest first: `run` asks 20 seconds of them, `again` up to 120 seconds more. A test that a mutant has passed is not
+asked again, whether or not it has been edited. Each mutant is judged in a fork of a process that has the packages
+imported but no JAX backend started, with a cache of compiled programs, so that it costs seconds. WORK holds copies of
+src and tests: the tree may be edited meanwhile. TABLE is CSV, a line for each mutant.
 """
 
 import csv
@@ -21,8 +22,10 @@ import subprocess
 import sys
 import time
 import traceback
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 from mutate import Mutant, mutants, mutated
@@ -31,9 +34,11 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("likelihood", "posterior")
 SUITES = (
     *("likelihood", "posterior", "methods/test_kdbirl.py", "methods/test_model_file.py", "diagnosis/test_support.py"),
+    *("methods/test_many_tasks.py", "methods/test_streamed_bank.py", "test_checkpoints.py", "test_cluster.py"),
+    "test_frozen_classes.py",
     *("diagnosis/test_identifiability.py", "diagnosis/test_loto.py", "diagnosis/test_calibration.py"),
 )
-SECONDS = 40.0  # of tests, as they were timed, for each mutant
+SECONDS, MORE_SECONDS = 20.0, 120.0  # of tests, as they were timed, for each mutant: at first, and for a survivor
 SURVIVED, KILLED, ENDLESS = "survived", "killed", "killed (endless)"
 WARM = (  # not BlackJAX, which starts JAX's threads, nor xarray, which starts one of its own: forks would hang
     *("jax", "jax.numpy", "equinox", "optax", "scipy.stats", "scipy.optimize", "scipy.special", "h5netcdf"),
@@ -49,10 +54,14 @@ def main() -> None:
     table = Path(sys.argv[3]).absolute()
     chosen = drawn(work, int(sys.argv[4]) if len(sys.argv) > 4 else 320)
     rows = list(csv.DictReader(table.open())) if table.is_file() else []
+    seconds = SECONDS
     if command == "again":
         copy_tests(work)
+        measure_new(work)
+        judged_before = {row["mutant"] for row in rows}
         rows = [row for row in rows if row["outcome"] != SURVIVED]
-    judge(work, table, rows, [one for one in chosen if one.name not in {row["mutant"] for row in rows}])
+        chosen, seconds = [one for one in chosen if one.name in judged_before], MORE_SECONDS
+    judge(work, table, rows, [one for one in chosen if one.name not in {row["mutant"] for row in rows}], seconds)
 
 
 def measure(work: Path) -> None:
@@ -73,6 +82,16 @@ def measure(work: Path) -> None:
         judged(work, [str(work / "tests" / suite)], work / "log", 7200, stop=False)
         print(f"{suite}: {(work / 'log').read_text().splitlines()[-1]}", flush=True)
         Path(os.environ["MUTANT_MAP"]).replace(place)
+
+
+def measure_new(work: Path) -> None:
+    """The tests of the suites that were written since."""
+    place = work / f"map-new-{len(list(work.glob('map-new-*')))}.jsonl"
+    os.environ |= {"MUTANT_MAP": str(place), "MUTANT_KNOWN": str(work / "known.json")}
+    (work / "known.json").write_text(json.dumps([one["test"] for one in known_tests(work)]))
+    judged(work, [str(work / "tests" / suite) for suite in SUITES], work / "log", 7200, stop=False)
+    print(f"new tests: {(work / 'log').read_text().splitlines()[-1]}", flush=True)
+    del os.environ["MUTANT_MAP"], os.environ["MUTANT_KNOWN"]
 
 
 def restore(work: Path) -> None:
@@ -98,7 +117,7 @@ def drawn(work: Path, size: int) -> list[Mutant]:
     return random.Random(0).sample(everything, len(everything))[:size]
 
 
-def judge(work: Path, table: Path, rows: list[dict[str, str]], left: list[Mutant]) -> None:
+def judge(work: Path, table: Path, rows: list[dict[str, str]], left: list[Mutant], seconds: float) -> None:
     """One after the other; the table is written anew after each."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     for name in WARM:
@@ -109,7 +128,9 @@ def judge(work: Path, table: Path, rows: list[dict[str, str]], left: list[Mutant
     for mutant in left:
         began, path = time.monotonic(), work / mutant.file
         source, (change, scope) = path.read_text(), mutated(work / mutant.file, mutant.number)
-        tests = tests_of(work, mutant.file.removeprefix("src/kdbirl/"), scope)
+        asked_place = work / "asked" / mutant.name
+        asked = asked_place.read_text().split("\n") if asked_place.is_file() else []
+        tests = tests_of(work, mutant.file.removeprefix("src/kdbirl/"), scope, seconds, set(asked))
         try:
             path.write_text(change)
             code = judged(work, tests, work / "log", 300) if tests else 0
@@ -120,9 +141,17 @@ def judge(work: Path, table: Path, rows: list[dict[str, str]], left: list[Mutant
         if code > 2 and "ERROR collecting" not in log:  # neither a failed test nor a module that cannot be imported
             raise SystemExit(f"pytest ended with {code} for {mutant}:\n{log}")
         outcome = SURVIVED if code == 0 else ENDLESS if code < 0 else KILLED
+        asked_place.parent.mkdir(exist_ok=True)
+        asked_place.write_text("\n".join([*asked, *tests]))
         facts = {name: value for name, value in asdict(mutant).items() if name != "number"}
         rows.append(
-            {"mutant": mutant.name, **facts, "outcome": outcome, "tests": len(tests), "by": short(fault, code)}
+            {
+                "mutant": mutant.name,
+                **facts,
+                "outcome": outcome,
+                "tests": len(asked) + len(tests),
+                "by": short(fault, code),
+            }
             | {"seconds": f"{time.monotonic() - began:.0f}", "commit": commit}
         )
         write(table, rows)
@@ -131,14 +160,28 @@ def judge(work: Path, table: Path, rows: list[dict[str, str]], left: list[Mutant
         print(f"    {1 - lost / len(rows):.1%} killed, {time.monotonic() - began:.0f} s", flush=True)
 
 
-def tests_of(work: Path, file: str, scope: int) -> list[str]:
-    """Tests that call the changed function (or, outside functions, the file), the quickest first."""
-    known = [json.loads(line) for place in work.glob("map-*.jsonl") for line in place.read_text().splitlines()]
+def known_tests(work: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for place in sorted(work.glob("map-*.jsonl")) for line in place.read_text().splitlines()]
+
+
+def tests_of(work: Path, file: str, scope: int, seconds: float, asked: set[str]) -> list[str]:
+    """Tests that call the changed function, the quickest first, of each one case.
+
+    Outside functions: those that call anything in the file, and those that call nothing and look at the classes.
+    """
+    known = [one for one in known_tests(work) if not one.get("failed") and str(work / one["test"]) not in asked]
     calls = [one for one in known if any(f == file and (scope in (0, line)) for f, line in one["calls"])]
-    names, total = [], 0.0
-    for one in sorted(calls, key=lambda one: one["seconds"]):
-        total += one["seconds"]
-        if total > SECONDS and names:
+    calls += [one for one in known if scope == 0 and not one["calls"]]
+    names, total, paid, cases = [], 0.0, set(), Counter()
+    order = []  # the first case of each parametrised test, then the second of each
+    for one in sorted(calls, key=lambda one: one["seconds"] + sum(one.get("shared", {}).values())):
+        function = one["test"].split("[")[0]
+        cases[function] += 1
+        order.append((cases[function], len(order), one))
+    for _, _, one in sorted(order, key=lambda item: item[:2]):
+        total += one["seconds"] + sum(spent for name, spent in one.get("shared", {}).items() if name not in paid)
+        paid.update(one.get("shared", {}))
+        if total > seconds and names:
             break
         names.append(str(work / one["test"]))
     return names

@@ -61,7 +61,7 @@ class Mutant:
     @property
     def name(self) -> str:
         """The same for the same change in the same file, whatever else is drawn."""
-        text = f"{self.file}:{self.line}:{self.column}:{self.operator}:{self.before}:{self.after}"
+        text = f"{self.file}:{self.number}:{self.line}:{self.column}:{self.operator}:{self.before}:{self.after}"
         return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
@@ -112,6 +112,8 @@ def _walk(node: ast.AST, scope: int) -> Iterator[Change]:
         for child in (*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None), *node.body):
             yield from _walk(child, scope)
         return
+    if isinstance(node, ast.Lambda):
+        scope = scope or node.lineno
     if isinstance(node, ast.AnnAssign):
         if node.value is not None:
             yield from _walk(node.value, scope)

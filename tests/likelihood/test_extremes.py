@@ -104,6 +104,9 @@ def test_out_of_reach_names_every_such_row_of_the_expert() -> None:
     with pytest.raises(InputError, match=r"expert row 2, 4, 5 \(3 in all\).*h = 0\.5\. Use a wider h"):
         ckde.likelihood(expert, np.array([0.5]), 1.0, BOX)
     assert np.isfinite(values(ckde.likelihood(expert, np.array([90.0]), 1.0, BOX), of.asked)).all()
+    for count, shown in ((5, r"1, 2, 3, 4, 5 \(5"), (6, r"1, 2, 3, 4, 5, \.\.\. \(6")):
+        with pytest.raises(InputError, match=rf"expert row {shown} in all\)"):
+            ckde.likelihood(np.repeat(expert[1:2], count, axis=0), np.array([0.5]), 1.0, BOX)
 
 
 def test_a_label_that_no_task_has_is_out_of_reach_only_without_mismatch() -> None:

@@ -131,6 +131,7 @@ def test_what_a_kernel_says_of_itself() -> None:
     assert [profile for profile in PROFILES if not named(profile, "euclidean").differentiable] == ["uniform"]
     assert Categorical(0.0).compact
     assert not Categorical(0.1).compact
+    assert Categorical(0.1).differentiable
     products = [ProductKernel(state="laplace", action=Categorical(mismatch)) for mismatch in (0.0, 0.5)]
     assert [on_columns(product, NAMES, GROUPS).compact for product in products] == [True, False]
 
@@ -177,6 +178,7 @@ def silent_failure(u: jax.Array) -> jax.Array:
         (ProductKernel, "at least one factor"),
         (lambda: ProductKernel(state=ProductKernel(state="laplace")), "'state' of a ProductKernel is itself a product"),
         (lambda: on_columns(ProductKernel(state="laplace"), NAMES, GROUPS), "covers the feature 'a'"),
+        (lambda: on_columns(ProductKernel(a="laplace"), "abcdefg", {}), "the feature 'b', 'c', 'd', 'e', 'f'; add"),
         (lambda: on_columns(ProductKernel(stat="laplace"), NAMES, GROUPS), "factor for 'stat'.*Did you mean 'state'"),
         (
             lambda: on_columns(ProductKernel(x="laplace"), ["s0"], {"x": ()}),

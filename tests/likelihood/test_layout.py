@@ -10,7 +10,7 @@ import pytest
 from kdbirl.likelihood import kernel_sums
 from kdbirl.likelihood.ckde import CKDE, TaskMixture
 from kdbirl.likelihood.distinct import collapse_by_task, distinct_rows
-from kdbirl.likelihood.kernel_sums import padded_size, task_log_sums, tile_width, tiled
+from kdbirl.likelihood.kernel_sums import padded_size, rounded_up, task_log_sums, tile_width, tiled
 from kdbirl.likelihood.kernels import on_columns
 
 from .problems import BOX, estimator, named, problem, values
@@ -102,6 +102,10 @@ def test_padding_wastes_little() -> None:
     sizes = [padded_size(n) for n in range(1, 2000)]
     assert all(n <= size <= max(8, 1.5 * n) for n, size in enumerate(sizes, start=1))
     assert len(set(sizes)) < 20  # few sizes, so that few programs are compiled
+    for bits in (4, 6):
+        rounded = [rounded_up(n, bits) for n in range(1, 2000)]
+        assert all(n <= size <= n * (1 + 2 ** (1 - bits)) for n, size in enumerate(rounded, start=1))
+        assert len(set(rounded)) <= 11 * 2**bits  # of eleven powers of two, each in at most so many steps
     assert tile_width(10_000_000, 5) == kernel_sums.TILE
     assert tile_width(3, 3) == 1
     assert all(8 * tile_width(100 * k, k) <= 100 for k in (1, 7, 1000))

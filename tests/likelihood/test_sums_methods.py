@@ -117,6 +117,12 @@ def test_the_posterior_says_how_large_the_error_was(sums, tmp_path):
     assert kb.load_model(tmp_path / "model.npz").sums == sums
 
 
+def test_the_bound_is_the_one_that_is_documented():
+    assert kb.KernelSums().bound == 0
+    assert kb.KernelSums(precision="single").bound == 1e-5
+    assert kb.KernelSums(precision="single", tolerance=0.01).bound == 0.01
+
+
 @pytest.mark.parametrize("given", [{"precision": "half"}, {"tolerance": 1e-9}, {"tolerance": -1}, {"tolerance": "low"}])
 def test_methods_that_do_not_exist_are_refused(given):
     with pytest.raises(InputError, match="should be"):

@@ -100,6 +100,50 @@ def test_divergences_are_counted() -> None:
     assert found.colour == "amber"
 
 
+@pytest.mark.parametrize(("divergences", "colour"), [(40, "amber"), (41, "red")])
+def test_more_than_one_divergence_in_a_hundred_is_severe(divergences: int, colour: str) -> None:
+    diverging = np.arange(4000).reshape(4, 1000) < divergences
+    found = assess(independent(), NAMES, "NUTS", {"diverging": diverging})
+    assert found.colour == colour
+    assert found.sentence.startswith("Do not use these draws yet." if colour == "red" else "Use these draws with care.")
+
+
+@pytest.mark.parametrize(("shift", "colour"), [(0.5, "amber"), (1.5, "red")])
+def test_chains_that_disagree_a_little_are_to_be_used_with_care(shift: float, colour: str) -> None:
+    draws = independent(draws=4000)
+    draws[0, :, 1] += shift
+    found = assess(draws, NAMES, "NUTS")
+    assert found.colour == colour
+    assert (found.r_hat[1] < 1.05) == (colour == "amber")
+
+
+def test_the_worst_of_two_bad_parameters_comes_first() -> None:
+    draws = independent()
+    draws[0, :, 0] += 1
+    draws[0, :, 2] += 3
+    found = assess(draws, NAMES, "NUTS")
+    assert f"R-hat of 'w3' and 'w1' is up to {found.r_hat[2]:.3f} (below 1.01 is wanted)" in found.sentence
+
+
+def test_few_effective_draws_are_said_to_be_in_the_bulk_or_in_the_tails() -> None:
+    walk = assess(random_walk(4, 1000, 0.95), ("w1",), "NUTS")
+    assert walk.ess_bulk[0] < walk.ess_tail[0]
+    assert f"as few as {walk.ess_bulk[0]:.0f} effective draws in the bulk of 4000" in walk.sentence
+    assert f"about {int(np.ceil(400 / walk.ess_bulk[0] * 1.2))} times as many" in walk.sentence
+    energetic = independent(q=1)
+    energetic *= np.exp(random_walk(4, 1000, 0.99, seed=1))  # volatility: the middle mixes, the tails come in clusters
+    found = assess(energetic, ("w1",), "NUTS")
+    assert found.ess_tail[0] < 400 < found.ess_bulk[0]
+    assert "effective draws in the tails of 4000" in found.sentence
+
+
+@pytest.mark.parametrize("persistence", [0.9, 0.999])
+def test_hardly_any_effective_draws_are_severe(persistence: float) -> None:
+    found = assess(random_walk(4, 4000, persistence) + independent(4, 4000, 1) * 1e-3, ("w1",), "NUTS")
+    least = min(found.ess_bulk[0], found.ess_tail[0])
+    assert found.ok if least > 400 else (found.colour == "red") == (least < 40 or found.r_hat[0] >= 1.05)
+
+
 def test_slow_energy_is_named_by_chain() -> None:
     energy = np.random.default_rng(0).normal(size=(4, 1000))
     energy[2] = np.cumsum(energy[2])
@@ -117,6 +161,37 @@ def test_a_parameter_that_never_moves_is_named_without_a_warning() -> None:
     assert np.isfinite(found.r_hat[[0, 2]]).all()
     assert np.isnan(found.e_bfmi).all()
     assert "'w2' never moved (always 0.5)" in found.sentence
+
+
+@pytest.mark.parametrize("count", [4, 5])
+def test_at_most_four_chains_of_slow_energy_are_listed(count: int) -> None:
+    energy = np.cumsum(np.random.default_rng(0).normal(size=(count, 1000)), axis=1)
+    sentence = assess(independent(chains=count), NAMES, "NUTS", {"energy": energy}).sentence
+    assert f"in chain 1, 2, 3, 4{', ...' if count == 5 else ''} (above" in sentence
+
+
+def test_energies_that_are_not_numbers_are_left_out() -> None:
+    energy = independent()[:, :, 0]
+    energy[0, 3], energy[1] = np.nan, 2.0
+    found = assess(independent(), NAMES, "NUTS", {"energy": energy})
+    np.testing.assert_array_equal(np.isnan(found.e_bfmi), [True, True, False, False])
+    assert found.ok
+
+
+def test_two_equal_draws_have_not_moved_and_one_could_not() -> None:
+    assert "never moved" in assess(np.ones((1, 2, 1)), ("w1",), "NUTS").sentence
+    single = assess(np.ones((1, 1, 1)), ("w1",), "NUTS").sentence
+    assert (
+        single == "Do not use these draws yet. There is only one chain of 1 draw, too few to judge: ask for more draws."
+    )
+    assert "There is only 2 chains of 3 draws" in assess(independent(2, 3), NAMES, "NUTS").sentence
+
+
+def test_a_point_estimate_has_nothing_to_judge() -> None:
+    found = assess(np.ones((1, 1, 2)), NAMES[:2], "Point estimate")
+    assert found.ok
+    assert (found.divergences, found.colour) == (0, "not assessed")
+    assert np.isnan([*found.r_hat, *found.ess_bulk, *found.ess_tail, *found.e_bfmi]).all()
 
 
 def test_all_parameters_constant() -> None:
@@ -208,15 +283,29 @@ def test_variational_draws_are_judged_by_their_k_hat() -> None:
     found = assess(independent(1), NAMES, "VI", pareto_k=0.93)
     assert not found.ok
     assert "Pareto k-hat is 0.93 (below 0.7 is wanted)" in found.sentence
+    assert found.colour == "red"
 
 
 def test_limits() -> None:
     assert r_hat_limit((4, 100, 3), independent=False) == 1.01
     assert r_hat_limit((1, 100000, 3), independent=True) == 1.01
     assert r_hat_limit((1, 100, 3), independent=True) > r_hat_limit((1, 400, 3), independent=True) > 1.01
+    assert r_hat_limit((4, 7, 3), independent=True) == 1.01  # too few to judge anyway
     assert ess_limit((4, 1000, 3), independent=False) == 400
     assert ess_limit((1, 10000, 3), independent=True) == 100
     assert ess_limit((1, 100, 3), independent=True) == 5
+
+
+@pytest.mark.parametrize("chains", [1, 4])
+def test_the_limit_of_r_hat_is_the_quantile_of_its_distribution(chains: int) -> None:
+    """Of 20,000 sets of independent draws 10 pass it: half of FALSE_ALARM, the other half is the folded R-hat's."""
+    pieces = np.random.default_rng(0).normal(size=(20_000, 2 * max(chains, 2), 100 // (2 if chains > 1 else 4)))
+    length = pieces.shape[2]
+    between = length * pieces.mean(axis=2).var(axis=1, ddof=1)
+    within = pieces.var(axis=2, ddof=1).mean(axis=1)
+    r_hat = np.sqrt(((length - 1) * within + between) / length / within)
+    limit = r_hat_limit((chains, 100, 1), independent=True)
+    assert 1 < np.count_nonzero(r_hat >= limit) < 24  # a Poisson count of mean 10 is outside once in 2,000
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,14 @@ class TestFamilies:
             np.testing.assert_array_equal(parsed.for_parameters(1).parameters[key], value)
 
 
+def test_priors_are_themselves_and_can_be_keys() -> None:
+    """Two priors of equal numbers are two priors: arrays have no single answer to whether they are equal."""
+    several = [prior.for_parameters(2) for _ in range(2) for prior, _ in FAMILIES.values()]
+    several += [CustomPrior(jnp.sum, 0.0, 1.0).for_parameters(2) for _ in range(2)]
+    assert len(set(several)) == len(several)
+    assert all(several.index(prior) == i for i, prior in enumerate(several))
+
+
 @pytest.mark.parametrize("name", ["uniform", "normal", "truncated", "half-normal", "beta", "laplace"])
 def test_densities_integrate_to_one(name: str) -> None:
     prior = FAMILIES[name][0].for_parameters(1)

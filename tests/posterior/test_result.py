@@ -203,6 +203,7 @@ def test_content_decides_equality() -> None:
     ]
     assert len({make(**change).fingerprint() for change in changes} | {make().fingerprint()}) == 7
     assert make() != "a posterior"
+    assert make(settings={"a": 1, "b": 2}) == make(settings={"b": 2, "a": 1})
 
 
 def test_it_is_frozen_and_keeps_its_own_arrays() -> None:
@@ -236,6 +237,9 @@ def test_the_rest_may_be_left_out() -> None:
 
 def test_repr_is_short() -> None:
     assert repr(make()) == "Posterior(KDBIRL, NUTS, seed 0: 2 x 200 draws of 3 parameters: w0, w1, w2)"
+    four, five = (repr(make(q)) for q in (4, 5))
+    assert four.endswith("4 parameters: w0, w1, w2, w3)")
+    assert five.endswith("5 parameters: w0, w1, w2, w3, ...)")
 
 
 @pytest.mark.parametrize(

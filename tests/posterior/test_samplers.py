@@ -6,7 +6,7 @@ in 150,000; with the Kolmogorov-Smirnov distances (limit: once in 100,000) all c
 right samplers in about one of 300 runs with fresh seeds. The seeds are fixed, so a run passes or fails for good.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import pairwise
 
@@ -19,14 +19,15 @@ from scipy import stats
 
 from kdbirl.errors import InputError, SamplingError
 from kdbirl.posterior import smc
+from kdbirl.posterior.auto import Auto
 from kdbirl.posterior.grid import Grid
 from kdbirl.posterior.independence import Independence
-from kdbirl.posterior.mcmc import HMC, NUTS, Metropolis
+from kdbirl.posterior.mcmc import DENSE_UP_TO, HMC, NUTS, Chain, Metropolis
 from kdbirl.posterior.priors import Normal, Uniform
 from kdbirl.posterior.product_prior import CustomPrior
 from kdbirl.posterior.sampler import Draws, NoLikelihood, Problem, Sampler
 from kdbirl.posterior.smc import SMC
-from kdbirl.posterior.target import Target
+from kdbirl.posterior.target import Target, log_posteriors
 from kdbirl.posterior.vi import VI
 from kdbirl.progress import Silent
 
@@ -293,6 +294,12 @@ def test_vi_is_right_on_a_normal_target(family: str) -> None:
     sizes = np.sqrt(np.diag(covariance))
     relative = (np.cov(draws.T) - covariance) / np.outer(sizes, sizes)
     assert np.abs(relative).max() < Z_LIMIT * np.sqrt(2 / len(draws))
+    with jax.enable_x64(True):
+        at_mean = float(log_posteriors(problem.target, mean[None])[0])
+    log_volume = np.log(2 * np.pi) + 0.5 * np.linalg.slogdet(covariance)[1]
+    # E_q[log p] - E_q[log q]: both are normal with the same mean, and q has the precision's diagonal
+    assert result.facts["elbo"] == pytest.approx(at_mean + log_volume, abs=0.1)  # a mean of hundreds of ELBOs
+    assert result.facts["family"] == family
     if family == "full-rank":
         assert result.facts["pareto_k"] < 0.3
         assert result.notes == ()
@@ -323,7 +330,10 @@ def test_vi_refuses_a_density_with_holes() -> None:
         (lambda: HMC(steps=0), r"HMC\(steps=0\)"),
         (lambda: Metropolis(thin=0), r"Metropolis\(thin=0\)"),
         (lambda: SMC(particles=0), r"SMC\(particles=0\)"),
+        (lambda: NUTS(target_acceptance=0.0), "target_acceptance"),
+        (lambda: NUTS(warmup=-1), "warmup must not be negative"),
         (lambda: SMC(target_ess=1.0), "target_ess"),
+        (lambda: SMC(target_ess=0.0), "target_ess"),
         (lambda: SMC(inner="nuts"), "random-walk, hmc"),
         (lambda: VI(family="diagonal"), "full-rank or mean-field"),
         (lambda: VI(learning_rate=0.0), "learning_rate"),
@@ -332,3 +342,45 @@ def test_vi_refuses_a_density_with_holes() -> None:
 def test_wrong_settings_are_refused(make, sentence: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(InputError, match=sentence):
         make()
+
+
+COUNTS = [
+    (sampler, name)
+    for sampler in (*SAMPLERS.values(), Auto())
+    for name in (item.name for item in fields(sampler))  # type: ignore[arg-type]
+    if type(getattr(sampler, name)) is int and not (isinstance(sampler, Chain) and name == "warmup")
+]
+
+
+@pytest.mark.parametrize(("sampler", "name"), COUNTS, ids=lambda part: getattr(part, "name", part))
+@pytest.mark.parametrize("value", [0, -3, True])
+def test_every_count_of_every_sampler_is_at_least_one(sampler: Sampler, name: str, value: object) -> None:
+    with pytest.raises(InputError, match=rf"\({name}={value!r}\): a whole number of at least 1"):
+        replace(sampler, **{name: value})  # type: ignore[type-var]
+    assert getattr(replace(sampler, **{name: 1}), name) == 1  # type: ignore[type-var]
+
+
+def test_so_many_draws_that_they_cannot_fit_are_refused() -> None:
+    for make in (lambda: NUTS(chains=10**6, draws=10**6), lambda: SMC(particles=10**7, runs=10**6)):
+        with pytest.raises(InputError, match="so many draws do not fit"):
+            make()
+
+
+def test_the_mass_matrix_is_dense_up_to_a_number_of_parameters_unless_told() -> None:
+    assert not NUTS().diagonal(DENSE_UP_TO)
+    assert NUTS().diagonal(DENSE_UP_TO + 1)
+    assert NUTS(mass_matrix="diagonal").diagonal(2)
+    assert not NUTS(mass_matrix="dense").diagonal(10_000)
+    unknown = NUTS()
+    object.__setattr__(unknown, "mass_matrix", "dens")  # the constructor's types are checked in tests, for users not
+    with pytest.raises(InputError, match=r"NUTS\(mass_matrix='dens'\) must be one of auto, dense, diagonal"):
+        unknown._check()
+
+
+def test_chains_learn_their_step_size_in_warm_up_and_keep_it() -> None:
+    result = drawn("hmc", "corner")
+    sizes = result.stats["step_size"]
+    assert (sizes == sizes[:, :1]).all()
+    assert len(np.unique(sizes)) == len(sizes)
+    assert result.facts["step_size"] == pytest.approx(sizes.mean())
+    assert 0.1 < drawn("metropolis", "corner").stats["acceptance_rate"].mean() < 0.5  # 0.3 is asked for

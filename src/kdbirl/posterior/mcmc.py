@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -81,6 +81,10 @@ class Chain(ABC):
         require_counts(self.name, chains=self.chains, draws=self.draws, thin=self.thin)
         if self.warmup < 0 or not 0 < self.target_acceptance < 1:
             raise InputError(f"{self.name}: warmup must not be negative and target_acceptance must lie in (0, 1).")
+        if self.mass_matrix not in get_args(MassMatrix):
+            raise InputError(
+                f"{self.name}(mass_matrix={self.mass_matrix!r}) must be one of {', '.join(get_args(MassMatrix))}."
+            )
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,7 @@ class NUTS(Chain):
 
     def __post_init__(self) -> None:
         self._check()
+        require_counts(self.name, max_depth=self.max_depth)
 
     def start(self, points: Starts) -> Any:
         return hmc.HMCState(*points)

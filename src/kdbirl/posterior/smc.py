@@ -206,7 +206,9 @@ def _step(log_likelihood: Float[np.ndarray, " p"], longest: float, target_ess: f
         log_ess = 2 * logsumexp(log_weights) - logsumexp(2 * log_weights)
         return float(log_ess - np.log(target_ess * len(log_weights)))
 
-    return longest if surplus(longest) >= 0 else float(brentq(surplus, 0.0, longest, xtol=1e-300, rtol=1e-6))
+    if surplus(longest) >= 0:
+        return longest
+    return float(brentq(surplus, 0.0, longest, xtol=1e-300, rtol=1e-6, maxiter=2000))  # halves down to 1e-300: 1000
 
 
 def _systematic(log_weights: Float[np.ndarray, " p"], rng: np.random.Generator) -> Int[np.ndarray, " p"]:

@@ -1,0 +1,141 @@
+"""Exact draws beyond three parameters, where three directions or fewer are informed; and how they are accepted."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kdbirl.posterior.auto import Auto
+from kdbirl.posterior.grid import LARGEST_ERROR, Grid, GridUnsuitable, _bound
+from kdbirl.posterior.priors import Laplace, Normal, Prior, Uniform
+from kdbirl.posterior.sampler import Draws, NoLikelihood, Problem
+from kdbirl.posterior.target import Target
+from kdbirl.progress import Silent
+
+Z_LIMIT = 4.5  # of a few dozen comparisons of means and variances: a right sampler is blamed once in 5,000 fresh seeds
+DIRECTIONS = np.linalg.qr(np.array([[1.0, 0.4], [0.0, 1.0], [0.5, -0.3], [-1.0, 0.2], [0.3, 0.3]]))[0].T
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Informed(NoLikelihood):
+    """log L = -|A (U R - centre)|^2 / 2: it sees R only through U R, two of five directions."""
+
+    directions: jax.Array
+    centre: jax.Array
+    root: jax.Array
+
+    def __call__(self, reward: jax.Array) -> jax.Array:
+        return -0.5 * jnp.sum((self.root @ (self.directions @ reward - self.centre)) ** 2)
+
+
+CENTRE, ROOT = np.array([0.3, -0.2]), np.array([[3.0, 0.0], [1.0, 4.0]])
+
+
+def problem_of(prior: Prior, power: float = 1.0) -> Problem:
+    own = prior.for_parameters(5)
+    return Problem(Target.build(own, Informed(DIRECTIONS, CENTRE, ROOT), power), own, DIRECTIONS)
+
+
+def assert_moments(draws: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> None:
+    """Means and all second moments of independent draws, in standard errors of the draws' own spread."""
+    flat = draws.reshape(-1, len(mean)) - mean
+    products = flat[:, :, None] * flat[:, None, :]
+    for values, expected in ((flat, np.zeros_like(mean)), (products, covariance)):
+        errors = values.std(axis=0) / np.sqrt(len(values))
+        assert np.abs((values.mean(axis=0) - expected) / errors).max() < Z_LIMIT
+
+
+@pytest.mark.parametrize("power", [1.0, 0.3])
+def test_a_normal_prior_is_completed_exactly(power: float) -> None:
+    """The posterior is normal: precision D^-1 + power (A U)' A U."""
+    mean, sd = np.array([0.5, 0.0, -0.3, 1.0, 0.2]), np.array([0.5, 1.0, 2.0, 0.7, 0.4])
+    seen = ROOT @ DIRECTIONS
+    covariance = np.linalg.inv(np.diag(sd**-2) + power * seen.T @ seen)
+    expected = covariance @ (mean / sd**2 + power * seen.T @ ROOT @ CENTRE)
+    result = Grid(draws=3000, chains=2).sample(problem_of(Normal(mean, sd), power), 0, Silent())
+    assert result.draws.shape == (2, 3000, 5)
+    assert result.facts["grid_error"] < LARGEST_ERROR
+    assert 0.4 < result.facts["acceptance"] <= 1
+    assert result.facts["cells"] >= 1000
+    assert_moments(result.draws, expected, covariance)
+
+
+@pytest.mark.parametrize("prior", [Uniform(-1, 1), Laplace(0.1, 0.4)])
+def test_any_other_prior_is_drawn_and_accepted_by_its_likelihood(prior: Prior) -> None:
+    """Against prior draws weighted by the likelihood: 400,000 of them, of which thousands are effective."""
+    problem = problem_of(prior)
+    rewards = problem.prior.sample(np.random.default_rng(9), 400_000)
+    logs = -0.5 * (((rewards @ DIRECTIONS.T - CENTRE) @ ROOT.T) ** 2).sum(axis=1)
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    result = Grid(draws=2000, chains=2).sample(problem, 0, Silent())
+    flat = result.draws.reshape(-1, 5)
+    for ours, theirs in ((flat, rewards), (flat**2, rewards**2), (flat[:, :1] * flat, rewards[:, :1] * rewards)):
+        expected = weights @ theirs
+        error = np.sqrt(theirs.var(axis=0) * (weights**2).sum() + ours.var(axis=0) / len(ours))
+        assert np.abs((ours.mean(axis=0) - expected) / error).max() < Z_LIMIT
+    highest = logs.max()
+    assert result.facts["acceptance"] == pytest.approx(np.exp(logs - highest).mean(), rel=0.35)
+
+
+@pytest.mark.parametrize("prior", [Uniform(-1, 1), Normal(0.0, 1.0)])
+def test_where_nothing_is_informed_the_prior_is_drawn(prior: Prior) -> None:
+    own = prior.for_parameters(5)
+    problem = Problem(Target.build(own, NoLikelihood()), own, np.zeros((0, 5)))
+    result = Grid(draws=1000, chains=2).sample(problem, 0, Silent())
+    sd = 1.0 if isinstance(prior, Normal) else 1 / np.sqrt(3)
+    assert_moments(result.draws, np.zeros(5), np.eye(5) * sd**2)
+    assert result.facts["acceptance"] == 1.0
+
+
+def test_rejection_gives_up_where_hardly_a_draw_is_accepted() -> None:
+    own = Uniform(-1, 1).for_parameters(5)
+    narrow = Informed(DIRECTIONS, CENTRE, 60 * ROOT)
+    with pytest.raises(GridUnsuitable, match="draws from the prior were accepted"):
+        Grid().sample(Problem(Target.build(own, narrow), own, DIRECTIONS), 0, Silent())
+
+
+def test_more_than_three_directions_are_refused() -> None:
+    own = Uniform(-1, 1).for_parameters(5)
+    for informed, rank in ((np.eye(5)[:4], 4), (None, 5)):
+        with pytest.raises(GridUnsuitable, match=f"here {rank} of 5 directions are informed"):
+            Grid().sample(Problem(Target.build(own, NoLikelihood()), own, informed), 0, Silent())
+
+
+def test_auto_takes_the_grid_where_it_is_exact_and_says_why_where_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def named(self: object, problem: Problem, seed: int, progress: object) -> Draws:
+        return Draws(np.zeros((1, 1, problem.target.size)), {}, type(self).__name__, (), {})
+
+    for module in ("mcmc.NUTS", "smc.SMC"):
+        monkeypatch.setattr(f"kdbirl.posterior.{module}.sample", named)
+    own = Uniform(-1, 1).for_parameters(5)
+    small = Auto(chains=2, draws=50)
+    assert small.sample(problem_of(Uniform(-1, 1)), 0, Silent()).sampler == "Grid"
+    full = Problem(Target.build(own, NoLikelihood()), own, None)
+    smooth = small.sample(full, 0, Silent())
+    assert smooth.sampler == "NUTS"
+    assert smooth.notes == ("NUTS instead of the grid: more than three reward directions are informed",)
+    rough = small.sample(Problem(full.target, own, np.eye(5), differentiable=False), 0, Silent())
+    assert rough.sampler == "SMC"
+    three = Uniform(-1, 1).for_parameters(3)
+    assert small.sample(Problem(Target.build(three, NoLikelihood()), three, None), 0, Silent()).sampler == "Grid"
+
+
+def test_the_bound_is_the_lowest_that_costs_a_tenth_of_the_allowed_error() -> None:
+    """Found by trying every ratio: what lies above the bound is a share of all weights, which must stay small."""
+    ratios = np.concatenate([np.random.default_rng(0).normal(0, 0.3, 3000), [-np.inf, 2.0]])
+    finite = ratios[np.isfinite(ratios)]
+
+    def lost(bound: float) -> float:
+        weights = np.exp(finite - bound)
+        return float(np.maximum(weights - 1, 0).sum() / weights.sum())
+
+    bound, share = _bound(ratios)
+    allowed = [ratio for ratio in finite if lost(ratio) <= 0.1 * LARGEST_ERROR]
+    assert bound == min(allowed)
+    assert share == pytest.approx(np.minimum(np.exp(ratios - bound), 1).mean())
+    with pytest.raises(GridUnsuitable, match="zero at every draw"):
+        _bound(np.full(3, -np.inf))

@@ -1,0 +1,156 @@
+"""Independence Metropolis: the proposal's density is that of its draws, and the chain's bookkeeping is right."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from kdbirl.posterior.independence import (
+    _or_equal,
+    _starts,
+    accepted_enough,
+    accepted_places,
+    effective_share,
+    longest_stays,
+)
+from kdbirl.posterior.proposals import CENTRES, Proposal, drawn, fitted_proposal, freedom, log_density
+from kdbirl.posterior.sampler import Draws
+from kdbirl.precision import float64
+
+MEAN, COVARIANCE = np.array([1.0, -2.0]), np.array([[1.5, 0.4], [0.4, 0.3]])
+
+
+def proposal_of(share: float = 0.0, q: int = 2, count: int = 4000) -> tuple[Proposal, np.ndarray, np.ndarray]:
+    """Fitted to wide points whose weights are those of a normal density, so that their covariance is known."""
+    mean, covariance = np.resize(MEAN, q), np.eye(q) * 0.5
+    covariance[: min(q, 2), : min(q, 2)] = COVARIANCE[: min(q, 2), : min(q, 2)]
+    wide = stats.multivariate_normal(mean, 2 * covariance, seed=0)
+    points = wide.rvs(count).reshape(count, q)
+    logs = stats.multivariate_normal(mean, covariance).logpdf(points) - wide.logpdf(points)
+    return fitted_proposal(points, logs - 700.0, share, np.random.default_rng(1)), mean, covariance
+
+
+@float64
+def log_densities(proposal: Proposal, points: np.ndarray, log_prior: np.ndarray) -> np.ndarray:
+    of_all = jax.jit(jax.vmap(lambda z, base: log_density(proposal, z, base)))
+    return np.asarray(of_all(jnp.asarray(points), jnp.asarray(log_prior)))
+
+
+@pytest.mark.parametrize("q", [1, 2, 3])
+def test_the_density_is_that_of_the_draws(q: int) -> None:
+    """E_g[p / g] = 1 for any density p that is nowhere much larger than g: within 4.5 standard errors."""
+    proposal, mean, covariance = proposal_of(q=q)
+    points = drawn(proposal, 20_000, np.random.default_rng(2))
+    logs = log_densities(proposal, points, np.full(len(points), -np.inf))
+    for scale in (0.5, 1.0):
+        ratios = np.exp(stats.multivariate_normal(mean, scale * covariance).logpdf(points) - logs)
+        assert abs(ratios.mean() - 1) < 4.5 * ratios.std() / np.sqrt(len(ratios))
+        assert ratios.std() < 1.5  # and g is near enough for that to say something
+
+
+@pytest.mark.parametrize("q", [1, 2, 3, 6])
+def test_proposals_have_the_mean_and_nearly_the_covariance_of_the_points(q: int) -> None:
+    """Half of the draws are of the wide kernel, 1.3 times as wide: (1 + 1.69) / 2 of the points' covariance."""
+    proposal, mean, covariance = proposal_of(q=q, count=20_000)
+    points = drawn(proposal, 100_000, np.random.default_rng(2))
+    sd = np.sqrt(np.diag(covariance))
+    np.testing.assert_allclose(points.mean(axis=0), mean, atol=0.06 * sd.max())
+    relative = np.cov(points.T).reshape(q, q) / 1.345 - covariance
+    assert np.abs(relative / np.outer(sd, sd)).max() < 0.12
+
+
+def test_the_priors_share_is_part_of_the_density() -> None:
+    """g = (1 - d) kernels + d p."""
+    points = np.array([[1.0, -2.0], [40.0, 7.0]])
+    log_prior = np.array([-3.0, -9.0])
+    without = np.exp(log_densities(proposal_of()[0], points, np.full(2, -np.inf)))
+    found = log_densities(proposal_of(share=0.1)[0], points, log_prior)
+    np.testing.assert_allclose(found, np.log(0.9 * without + 0.1 * np.exp(log_prior)))
+
+
+@pytest.mark.parametrize("q", range(1, 9))
+def test_the_exponent_of_the_kernels_is_a_whole_number(q: int) -> None:
+    assert (freedom(q) + q) % 2 == 0
+    assert freedom(q) in (6, 7)
+
+
+def test_few_and_equal_points_still_give_a_proposal() -> None:
+    """One weight that is all of the weight, and a direction along which the points do not vary."""
+    rng = np.random.default_rng(0)
+    points = np.stack([rng.normal(size=100), np.full(100, 3.0)], axis=1)
+    for logs in (np.zeros(100), np.where(np.arange(100) == 7, 0.0, -800.0)):
+        proposal = fitted_proposal(points, logs, 0.1, rng)
+        assert proposal.centres.shape == (CENTRES, 2)
+        assert all(np.isfinite(part).all() for part in proposal)
+        assert np.isfinite(drawn(proposal, 50, rng)).all()
+
+
+def test_correlated_points_far_outnumber_their_diagonal() -> None:
+    """With many effective points the covariance is theirs, with one it is a diagonal."""
+    rng = np.random.default_rng(0)
+    points = rng.multivariate_normal([0, 0], [[1.0, 0.9], [0.9, 1.0]], 5000)
+
+    def correlation(proposal: Proposal) -> float:
+        inner = np.linalg.inv(proposal.whitening.T @ proposal.whitening)
+        return float(inner[0, 1] / np.sqrt(inner[0, 0] * inner[1, 1]))
+
+    assert correlation(fitted_proposal(points, np.zeros(5000), 0.1, rng)) == pytest.approx(0.9, abs=0.02)
+    few = fitted_proposal(points, np.where(np.arange(5000) < 3, 0.0, -800.0), 0.1, rng)
+    assert abs(correlation(few)) < 0.6
+
+
+def places_one_by_one(logs: np.ndarray, levels: np.ndarray) -> list[int]:
+    at = [0]
+    for j in range(1, len(logs)):
+        ratio = logs[j] - logs[at[-1]] if np.isfinite(logs[j]) else -np.inf
+        at.append(j if levels[j - 1] < ratio else at[-1])
+    return at
+
+
+def test_chains_and_their_longest_stays_are_those_of_a_slow_loop() -> None:
+    rng = np.random.default_rng(0)
+    logs = rng.normal(size=(3, 4, 60)) * 3
+    logs[rng.random(logs.shape) < 0.1] = -np.inf
+    levels = np.log(rng.random((3, 4, 59)))
+    at = accepted_places(logs, levels)
+    for t in range(3):
+        stays = []
+        for c in range(4):
+            expected = places_one_by_one(logs[t, c], levels[t, c])
+            np.testing.assert_array_equal(at[t, c], expected)
+            stays += [expected.count(place) for place in set(expected)]
+        assert longest_stays(at)[t] == max(stays)
+
+
+def test_a_chain_that_never_moves_stays_for_its_whole_length() -> None:
+    np.testing.assert_array_equal(longest_stays(np.zeros((2, 1, 9), dtype=np.int64)), [9, 9])
+    np.testing.assert_array_equal(longest_stays(np.arange(9)[None, None]), [1])
+
+
+def test_the_effective_share_of_each_task() -> None:
+    """1 for equal weights, 1/p where one point has all the weight; a task without any weight has them equal."""
+    logs = np.stack([np.full(10, -5.0), np.where(np.arange(10) == 3, 0.0, -900.0), np.full(10, -np.inf)])
+    np.testing.assert_allclose(effective_share(logs), [1.0, 0.1, 1.0])
+    np.testing.assert_allclose(effective_share(np.log([[3.0, 1.0]])), 16 / 10 / 2)
+
+
+def test_only_a_task_without_any_weight_gets_equal_ones() -> None:
+    logs = np.array([[0.0, -np.inf, 2.0], [-np.inf, -np.inf, -np.inf]])
+    np.testing.assert_array_equal(_or_equal(logs), [[0.0, -np.inf, 2.0], [0.0, 0.0, 0.0]])
+
+
+def test_chains_start_at_points_drawn_by_their_weights() -> None:
+    logs = np.log(np.array([[0.1, 0.6, 0.3], [0.25, 0.0, 0.75]]) + 1e-320) + 500.0
+    starts = _starts(logs, 4000, [np.random.default_rng(0), np.random.default_rng(1)])
+    shares = np.stack([np.bincount(own, minlength=3) for own in starts]) / 4000
+    np.testing.assert_allclose(shares, [[0.1, 0.6, 0.3], [0.25, 0.0, 0.75]], atol=0.035)
+
+
+@pytest.mark.parametrize(
+    ("changed", "enough"),
+    [({}, True), ({"acceptance": 0.249}, False), ({"effective_share": 0.199}, False), ({"longest_stay": 101}, False)],
+)
+def test_chains_are_kept_where_all_three_signs_are_good(changed: dict[str, float], enough: bool) -> None:
+    facts = {"acceptance": 0.25, "effective_share": 0.2, "longest_stay": 100} | changed
+    assert accepted_enough(Draws(np.zeros((4, 1000, 2)), {}, "Independence", (), facts)) is enough

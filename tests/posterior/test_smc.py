@@ -1,0 +1,98 @@
+"""The parts of tempered SMC that have an answer of their own: steps, resampling, the shape of moves."""
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from kdbirl.posterior.priors import Uniform
+from kdbirl.posterior.sampler import NoLikelihood, Problem
+from kdbirl.posterior.smc import SMC, _batch, _correlation, _covariance, _step, _systematic
+from kdbirl.posterior.target import Target
+from kdbirl.precision import float64
+from kdbirl.progress import Silent
+
+from .problems import setting
+
+
+def effective_share(log_weights: np.ndarray) -> float:
+    return float(np.exp(2 * logsumexp(log_weights) - logsumexp(2 * log_weights))) / len(log_weights)
+
+
+@pytest.mark.parametrize("steepness", [10.0, 1e8, 1e200])
+@pytest.mark.parametrize("target_ess", [0.5, 0.9])
+def test_a_step_keeps_the_effective_number_that_was_asked_for(steepness: float, target_ess: float) -> None:
+    """However steep the likelihood: the step may be as small as it has to be."""
+    log_likelihood = -steepness * np.random.default_rng(0).chisquare(3, 1000)
+    step = _step(log_likelihood, 0.8, target_ess)
+    assert 0 < step < 0.8
+    assert effective_share(step * log_likelihood) == pytest.approx(target_ess, rel=1e-4)
+
+
+def test_a_step_is_the_whole_way_where_that_keeps_enough() -> None:
+    log_likelihood = np.random.default_rng(0).normal(size=100) * 1e-3
+    assert _step(log_likelihood, 0.37, 0.9) == 0.37
+
+
+def test_systematic_resampling_is_within_one_of_the_weights() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        log_weights = rng.normal(size=200) * 2 - 900.0
+        ancestors = _systematic(log_weights, rng)
+        assert (np.diff(ancestors) >= 0).all()
+        expected = 200 * np.exp(log_weights - logsumexp(log_weights))
+        assert np.abs(np.bincount(ancestors, minlength=200) - expected).max() < 1
+
+
+def test_moves_are_shaped_like_the_particles() -> None:
+    particles = np.random.default_rng(0).multivariate_normal([3.0, -1.0], [[2.0, 0.6], [0.6, 0.5]], 4000)
+    covariance = np.cov(particles.T, ddof=0)
+    np.testing.assert_allclose(_covariance(particles), covariance, rtol=2e-3)
+    np.testing.assert_allclose(np.diag(_covariance(particles)), np.diag(covariance))
+    few = _covariance(particles[:3])
+    assert np.linalg.eigvalsh(few).min() > 0
+    collapsed = np.broadcast_to(particles[:1], (50, 2))
+    assert np.linalg.eigvalsh(_covariance(collapsed)).min() > 0
+    assert _covariance(particles[:, :1]).shape == (1, 1)
+
+
+def test_the_correlation_with_where_particles_were() -> None:
+    rng = np.random.default_rng(0)
+    before = rng.normal(size=(500, 3)) + 7.0
+    after = np.stack([before[:, 0] * 2, rng.normal(size=500) - before[:, 1], np.full(500, 4.0)], axis=1)
+    first, second, third = _correlation(before, after)
+    assert first == pytest.approx(1.0)
+    assert second == pytest.approx(np.corrcoef(before[:, 1], after[:, 1])[0, 1])
+    assert third == 1.0  # it has not moved at all: as far from mixed as can be
+
+
+@float64
+def test_particles_are_evaluated_together_within_a_bound_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = setting("corner").problem.target
+    rows = target.likelihood.pointwise(target.low).shape[0]
+    assert _batch(target, 1000) == 1000
+    monkeypatch.setattr("kdbirl.posterior.smc.MOST_ENTRIES", 7 * rows + 1)
+    assert _batch(target, 1000) == 7
+    monkeypatch.setattr("kdbirl.posterior.smc.MOST_ENTRIES", 1)
+    assert _batch(target, 1000) == 1
+    prior = Uniform(0, 1).for_parameters(2)
+    assert _batch(Target.build(prior, NoLikelihood()), 9) == 1  # no rows at all, and still a number
+
+
+def test_without_data_the_prior_is_drawn_in_one_step() -> None:
+    prior = Uniform(0, 1).for_parameters(2)
+    result = SMC(particles=400, runs=2).sample(Problem(Target.build(prior, NoLikelihood()), prior), 0, Silent())
+    assert result.facts["temperatures"] == [1, 1]
+    assert result.facts["log_evidence"] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(("inner", "wanted"), [("random-walk", 0.3), ("hmc", 0.8)])
+def test_the_length_of_moves_is_tuned_to_its_acceptance(inner: str, wanted: float) -> None:
+    """A proposal that nothing tunes would be far off at the end of a narrow ridge."""
+    result = SMC(particles=400, runs=1, inner=inner).sample(setting("ridge").problem, 0, Silent())
+    assert result.notes == ()
+    assert result.facts["acceptance"][0] == pytest.approx(wanted, abs=0.1)
+
+
+def test_particles_that_cannot_move_are_said_to_be_close_to_their_ancestors() -> None:
+    result = SMC(particles=400, runs=2, moves=1, sweeps=1).sample(setting("corner").problem, 0, Silent())
+    assert "the particles of run 1, 2 are still close to their ancestors after 1 sweeps" in result.notes[0]
