@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kdbirl.likelihood import kernel_sums
+from kdbirl.likelihood import cluster_rows, kernel_sums
 from kdbirl.likelihood.ckde import CKDE, TaskMixture
+from kdbirl.likelihood.cluster_rows import RowsInMemory
 from kdbirl.likelihood.distinct import collapse_by_task, distinct_rows
 from kdbirl.likelihood.kernel_sums import padded_size, rounded_up, task_log_sums, tile_width, tiled
 from kdbirl.likelihood.kernels import on_columns
@@ -109,6 +110,21 @@ def test_padding_wastes_little() -> None:
     assert tile_width(10_000_000, 5) == kernel_sums.TILE
     assert tile_width(3, 3) == 1
     assert all(8 * tile_width(100 * k, k) <= 100 for k in (1, 7, 1000))
+
+
+def test_pieces_of_rows_in_memory_hold_every_row_once_and_merge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a cluster's workers get: pieces of 7 of 152 rows, the last one shorter."""
+    expert, rows, weights, tasks = bank(m=152)
+    kernel = on_columns(GAUSSIAN, ["x", "y"], {})
+    held = RowsInMemory(rows, weights, tasks, 4)
+    monkeypatch.setattr(cluster_rows, "PIECE_BYTES", 7 * 8 * (held.rows.shape[1] + 2))
+    pieces = [held.part(i) for i in range(held.n_pieces)]
+    assert [len(piece.rows) for piece in pieces[:-1]] == [7] * (held.n_pieces - 1)
+    np.testing.assert_array_equal(np.concatenate([piece.rows for piece in pieces]), held.rows)
+    np.testing.assert_array_equal(sum(piece.rows_per_task for piece in pieces), held.rows_per_task)
+    parts = [held.piece_log_sums(i, expert, kernel, H, (0, 1)) for i in range(held.n_pieces)]
+    expected = task_log_sums(expert, rows, weights, tasks, 4, kernel, H)
+    np.testing.assert_allclose(np.logaddexp.reduce(parts), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("kernel", [GAUSSIAN, LAPLACE], ids=lambda kernel: kernel.profile)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import i0, i1
 
 from kdbirl.posterior.auto import Auto
 from kdbirl.posterior.grid import LARGEST_ERROR, Grid, GridUnsuitable, _bound
@@ -122,6 +123,25 @@ def test_auto_takes_the_grid_where_it_is_exact_and_says_why_where_it_is_not(monk
     assert rough.sampler == "SMC"
     three = Uniform(-1, 1).for_parameters(3)
     assert small.sample(Problem(Target.build(three, NoLikelihood()), three, None), 0, Silent()).sampler == "Grid"
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Waves(NoLikelihood):
+    """log L = sin(2 pi 300 R): finer than the first cells, of which there are 256."""
+
+    def __call__(self, reward: jax.Array) -> jax.Array:
+        return jnp.sin(600 * jnp.pi * reward[0])
+
+
+def test_a_grid_that_fits_badly_is_corrected_by_rejection() -> None:
+    """Without leave to split, most draws are refused and more are drawn; E[sin] = I1(1) / I0(1) all the same."""
+    prior = Uniform(0, 1).for_parameters(1)
+    result = Grid(draws=1500, chains=2, max_cells=1).sample(Problem(Target.build(prior, Waves()), prior), 0, Silent())
+    assert result.draws.shape == (2, 1500, 1)
+    assert 0.02 < result.facts["acceptance"] < 0.8
+    waves = np.sin(600 * np.pi * result.draws)
+    assert abs(waves.mean() - i1(1) / i0(1)) < Z_LIMIT * waves.std() / np.sqrt(waves.size)
 
 
 def test_the_bound_is_the_lowest_that_costs_a_tenth_of_the_allowed_error() -> None:

@@ -86,6 +86,15 @@ def test_few_and_equal_points_still_give_a_proposal() -> None:
         assert np.isfinite(drawn(proposal, 50, rng)).all()
 
 
+@pytest.mark.parametrize("place", [0, 41, 99])
+def test_a_point_with_all_of_the_weight_is_every_centre(place: int) -> None:
+    points = np.random.default_rng(0).normal(size=(100, 2))
+    logs = np.where(np.arange(100) == place, 0.0, -800.0)
+    proposal = fitted_proposal(points, logs, 0.1, np.random.default_rng(1))
+    centres = np.linalg.solve(proposal.whitening, proposal.centres.T).T
+    np.testing.assert_allclose(centres, np.broadcast_to(points[place], centres.shape), rtol=1e-6, atol=1e-9)
+
+
 def test_correlated_points_far_outnumber_their_diagonal() -> None:
     """With many effective points the covariance is theirs, with one it is a diagonal."""
     rng = np.random.default_rng(0)

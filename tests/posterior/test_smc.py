@@ -18,7 +18,7 @@ def effective_share(log_weights: np.ndarray) -> float:
     return float(np.exp(2 * logsumexp(log_weights) - logsumexp(2 * log_weights))) / len(log_weights)
 
 
-@pytest.mark.parametrize("steepness", [10.0, 1e8, 1e200])
+@pytest.mark.parametrize("steepness", [10.0, 1e20, 1e200])
 @pytest.mark.parametrize("target_ess", [0.5, 0.9])
 def test_a_step_keeps_the_effective_number_that_was_asked_for(steepness: float, target_ess: float) -> None:
     """However steep the likelihood: the step may be as small as it has to be."""
