@@ -5,6 +5,8 @@ import random
 import signal
 import threading
 
+import dask
+import distributed  # noqa: F401  its settings must be there before any is changed
 import numpy as np
 import pytest
 
@@ -55,7 +57,8 @@ def test_workers_that_die_at_random_change_nothing(tmp_path, monkeypatch, seed):
     rows = StreamedRows(bank.summary(0).coded, model.fitted.features)
     asked = model.fitted.features(expert(table(1200))), model.fitted.ckde.kernel, np.array([0.5])
     columns = tuple(range(asked[0].shape[1]))
-    with local_client(2, memory_limit=0) as client:
+    patience = {"distributed.scheduler.allowed-failures": DEATHS}  # all may hit the same piece of work
+    with dask.config.set(patience), local_client(2, memory_limit=0) as client:
         cluster = Cluster.of(client)
         quiet = ClusterRows(rows, bank.source.n_pieces, cluster).task_log_sums(*asked, columns)
         with Reaper(lambda: list(client.cluster.workers.values()), seed) as reaper:

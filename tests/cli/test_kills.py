@@ -170,6 +170,8 @@ def test_fifty_kills_lose_nothing(tmp_path: Path) -> None:
             kills[name] += 1
             found += any(tmp_path.rglob("*.checkpoint"))
             no_half_written_file(tmp_path)
+            if is_whole(work, tmp_path):
+                break  # killed between its last file and its end: the same command would refuse to write it again
         resumed[name] += 1
         if not is_whole(work, tmp_path):
             assert finished(work, tmp_path) == expected, name
