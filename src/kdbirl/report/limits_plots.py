@@ -27,9 +27,7 @@ def plot_limits(tables: Mapping[str, Rows]) -> Figure:
     )
     _curve(panels[1], tables["quality"], "noise", "distance", "share of random actions", "$E\\,|w - w^\\star|$")
     _bars(panels[2], tables["features"], lambda row: row["features"], "features φ of the density")
-    _bars(
-        panels[3], tables["choices"], lambda row: f"{row['kernel']}\n{row['distance_measure']}", "kernel and distance"
-    )
+    _bars(panels[3], tables["choices"], lambda row: f"{row['kernel']}, {row['distance_measure']}", "kernel, distance")
     for panel, along, fixed, words in (
         (panels[4], "parameters", "n", "reward parameters q"),
         (panels[5], "n", "parameters", "rows n = m"),
@@ -81,9 +79,9 @@ def _bars(panel: Axes, rows: Rows, label: Callable[[Mapping[str, Any]], str], x:
             continue
         panel.bar(place, values.mean(), 0.62, color=POSTERIOR, alpha=0.3, yerr=_half(values), capsize=2.5, ecolor=INK)
         panel.plot(np.full(len(values), place), values, ".", ms=3, color=POSTERIOR, alpha=0.7, mew=0)
-    panel.set_xticks(range(len(levels)), levels)
     _words(panel, x, "$E\\,|w - w^\\star|$")
-    panel.set_xticks(range(len(levels)), levels, fontsize=5.6 if len(levels) > 3 else SMALL)
+    slanted: dict[str, Any] = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if len(levels) > 3 else {}
+    panel.set_xticks(range(len(levels)), levels, fontsize=SMALL, **slanted)
     panel.set_ylim(0, None)
 
 
