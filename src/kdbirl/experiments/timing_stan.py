@@ -5,7 +5,9 @@ of the density costs n*m terms. Nothing uses that rewards repeat within a task: 
 """
 
 import time
+from contextlib import redirect_stderr
 from importlib.util import find_spec
+from io import StringIO
 from typing import Any
 
 import numpy as np
@@ -49,9 +51,10 @@ def sampled(
 
     sizes: dict[str, Any] = {"n": len(expert), "m": len(features), "q": rewards.shape[1], "d": expert.shape[1]}
     tables = {"expert": expert, "features": features, "rewards": rewards, "h": widths[0], "h_reward": widths[1]}
-    built = stan.build(PROGRAM, data=sizes | tables, random_seed=seed + 1)
     chains, warmup, draws = lengths
-    start = time.perf_counter()
-    fit = built.sample(num_chains=chains, num_warmup=warmup, num_samples=draws)
-    seconds = time.perf_counter() - start
+    with redirect_stderr(StringIO()):  # Stan's own progress, which would stand between the lines of ours
+        built = stan.build(PROGRAM, data=sizes | tables, random_seed=seed + 1)
+        start = time.perf_counter()
+        fit = built.sample(num_chains=chains, num_warmup=warmup, num_samples=draws)
+        seconds = time.perf_counter() - start
     return fit["reward"].T.reshape(draws, chains, -1).swapaxes(0, 1), seconds  # the chain index runs fastest
