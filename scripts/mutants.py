@@ -4,6 +4,9 @@
     python scripts/mutants.py run WORK TABLE [SIZE]       judge SIZE (320) mutants drawn at random; goes on where it was
     python scripts/mutants.py again WORK TABLE [SIZE]     ask the survivors more tests, and those that are new
 
+With MUTANT_SHARE=0/2 and 1/2 two processes share the work, each with a WORK and a TABLE of its own: copy the map files
+of both into both before `run`.
+
 A mutant (`scripts/mutate.py`) is killed when a test fails. Its tests are those that call the changed function, the
 quickest first: `run` asks 20 seconds of them, `again` up to 120 seconds more. A test that a mutant has passed is not
 asked again, whether or not it has been edited. Each mutant is judged in a fork of a process that has the packages
@@ -23,13 +26,15 @@ import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 sys.path.insert(0, str(Path(__file__).parent))
 from mutate import Mutant, mutants, mutated
 
+Item = TypeVar("Item")
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("likelihood", "posterior")
 SUITES = (
@@ -73,7 +78,7 @@ def measure(work: Path) -> None:
         head = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True)
         (work / "commit").write_text(head)
     restore(work)
-    for suite in SUITES:
+    for suite in shared(SUITES):
         place = work / f"map-{suite.replace('/', '-')}.jsonl"
         if place.is_file():
             continue
@@ -114,7 +119,13 @@ def drawn(work: Path, size: int) -> list[Mutant]:
     """A random sample of all mutants; a larger one begins with a smaller one."""
     files = [file for folder in FOLDERS for file in sorted((work / "src/kdbirl" / folder).glob("*.py"))]
     everything = [mutant for file in files for mutant in mutants(file, work)]
-    return random.Random(0).sample(everything, len(everything))[:size]
+    return shared(random.Random(0).sample(everything, len(everything))[:size])
+
+
+def shared(everything: Sequence[Item]) -> list[Item]:
+    """The share of this process, where several have one each."""
+    number, processes = map(int, os.environ.get("MUTANT_SHARE", "0/1").split("/"))
+    return list(everything[number::processes])
 
 
 def judge(work: Path, table: Path, rows: list[dict[str, str]], left: list[Mutant], seconds: float) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kdbirl import cli
+from kdbirl.envs import icu_sepsis
 from kdbirl.experiments import contraction, fig3
 from kdbirl.experiments.grid_settings import FIG1
 from kdbirl.experiments.ledger import Claim, read_ledger, update_ledger
@@ -141,6 +142,14 @@ def test_a_mistake_is_one_sentence_and_writes_nothing(case, here, capsys):
     assert shown.err.count("\n") == 1
     assert sentence in shown.err
     assert sorted(str(path) for path in Path().rglob("*")) == ["file", "full", "full/thesis.txt"]
+
+
+def test_a_missing_package_is_told_before_anything_runs(here, capsys, monkeypatch):
+    monkeypatch.setattr(icu_sepsis, "find_spec", lambda name: None)
+    assert cli.run(["reproduce", "all", "--quick", "--out", "made"]) == 2
+    shown = capsys.readouterr()
+    assert "pip install 'kdbirl[icu-sepsis]'" in shown.err
+    assert not Path("made").exists()
 
 
 def test_all_of_the_paper_in_quick(here):

@@ -56,6 +56,8 @@ def reproduce(
     request = Request(quick, seeds, tuple(variant or VARIANTS))
     asked, place = chosen(experiments), Reproduction(at_home(out))
     claims, files = [], []
+    for experiment in asked:
+        experiment.check()
     place.path.mkdir(exist_ok=True)
     with sole_user(place.path), interruptible(str(out)):
         with closing(for_stream(sys.stderr, quiet or as_json)) as progress:

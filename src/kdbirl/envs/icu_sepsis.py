@@ -62,7 +62,7 @@ class ICUSepsis(TabularMDP):
     def __init__(
         self, features: Any = FEATURES[0], outcome: bool = False, discount: Any = DISCOUNT, horizon: Any = None
     ) -> None:
-        arrays = _load(_assets())
+        arrays = _load(assets())
         phi, names, learnt = _features(features, outcome, arrays)
         TabularMDP.__init__(
             self,
@@ -160,7 +160,7 @@ def _learnt(kind: Any, arrays: dict[str, np.ndarray]) -> tuple[Any, dict[str, Fl
     return fitted, {name: phi[:, :, k] for k, name in enumerate(fitted.names)}
 
 
-def _assets() -> Path:
+def assets() -> Path:
     """Where the installed package keeps its arrays; it is looked up, not imported (its import pulls legacy gym)."""
     found = find_spec("icu_sepsis")
     if found is None or not found.submodule_search_locations:

@@ -52,12 +52,19 @@ class Experiment:
     """A figure or a group of claims. modules: of `kdbirl.experiments`, that compute its cells.
 
     parts: by variant, a function that measures it; the single key "" is a run that serves all variants.
+    needs: functions that raise where an optional package is missing; asked before hours of other work, not after.
     """
 
     name: str
     title: str
     modules: tuple[str, ...]
     parts: Mapping[str, Measure]
+    needs: tuple[Callable[[], object], ...] = ()
+
+    def check(self) -> None:
+        """Raises where something is missing that it cannot run without."""
+        for need in self.needs:
+            need()
 
     def asked(self, request: Request) -> list[Measure]:
         """The parts of the variants that were asked for."""

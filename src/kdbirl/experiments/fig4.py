@@ -4,6 +4,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from kdbirl.envs import icu_sepsis
 from kdbirl.experiments import fig4_claims
 from kdbirl.experiments.cell_store import Cell, CellStore
 from kdbirl.experiments.experiment import Experiment, Part
@@ -86,4 +87,5 @@ EXPERIMENT = Experiment(
     "Figure 4: sepsis, EVD against the number of expert rows",
     MODULES,
     {variant: partial(measure, variant) for variant in SETTINGS},
+    needs=(icu_sepsis.assets,),
 )

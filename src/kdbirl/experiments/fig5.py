@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from kdbirl.envs import icu_sepsis
 from kdbirl.experiments.cell_store import Cell, CellStore
 from kdbirl.experiments.experiment import Experiment, Part
 from kdbirl.experiments.fig4 import FULL_EFFORT, MODULES, QUICK_EFFORT, QUICK_SEEDS, SEEDS, study
@@ -132,4 +133,5 @@ EXPERIMENT = Experiment(
     "Figure 5: sepsis, marginal posteriors for a fifth w*",
     (*MODULES, "fig5"),
     {variant: partial(measure, variant) for variant in SETTINGS},
+    needs=(icu_sepsis.assets,),
 )

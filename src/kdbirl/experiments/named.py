@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
+from kdbirl.envs import icu_sepsis
 from kdbirl.errors import InputError, did_you_mean
 from kdbirl.experiments import (
     bandwidth_claims,
@@ -64,7 +65,11 @@ ALL = (
     fig5.EXPERIMENT,
     Experiment(contraction.NAME, "Lemma 4.1 and Theorem 4.2", contraction.MODULES, {"": measure_contraction}),
     Experiment(
-        bandwidth_claims.NAME, "Which bandwidth rule can be trusted", bandwidth_rules.MODULES, {"": measure_bandwidths}
+        bandwidth_claims.NAME,
+        "Which bandwidth rule can be trusted",
+        bandwidth_rules.MODULES,
+        {"": measure_bandwidths},
+        needs=(icu_sepsis.assets,),
     ),
     limits.EXPERIMENT,
     timing.EXPERIMENT,
