@@ -1,13 +1,14 @@
 """Rows of whole numbers counted in a dense array: a bank of discrete states costs hardly more than reading its file."""
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import polars as pl
 from jaxtyping import Int64
 
 MOST_CELLS = 2**22  # (task, state, action) up to which all of them have a counter
-CHUNK = 2**16  # rows whose keys are made at once: they stay in the cache
+CHUNK = 2**15  # rows that are counted at once: they stay in the cache
 WEIGHT = "(weight)"
 
 
@@ -30,9 +31,8 @@ class GridCounts:
         shape = [high - low + 1 for low, high in ranges]
         if np.prod(shape, dtype=float) > MOST_CELLS:
             return None
-        keys = _keys(columns, [low for low, _ in ranges], shape)
-        counts = np.bincount(keys, minlength=int(np.prod(shape))).reshape(shape)
-        return cls(names, tuple(low for low, _ in ranges), counts)
+        lows = tuple(low for low, _ in ranges)
+        return cls(names, lows, _counted(columns, lows, shape).reshape(shape))
 
     def merged(self, other: "GridCounts") -> "GridCounts | None":
         """The counts of both; None where all combinations of their ranges are too many."""
@@ -69,23 +69,33 @@ class GridCounts:
         return pl.DataFrame({**columns, WEIGHT: self.counts[places]})
 
 
-def _keys(columns: list[np.ndarray], lows: list[int], shape: list[int]) -> Int64[np.ndarray, " rows"]:
-    """Row-major places in the array of counts, chunk by chunk, in integers that are no wider than they must be."""
-    keys = np.empty(len(columns[0]), dtype=np.int64)
-    strides = [int(np.prod(shape[i + 1 :])) for i in range(len(shape))]
-    shift = sum(low * stride for low, stride in zip(lows, strides, strict=True))
-    largest = sum(
-        max(abs(low), abs(low + size)) * stride for low, size, stride in zip(lows, shape, strides, strict=True)
-    )
-    narrow = largest < 2**31 and all(column.dtype.itemsize <= 4 and column.dtype != np.uint32 for column in columns)
-    kind = np.int32 if narrow else np.int64
-    chunk, term = (np.empty(min(CHUNK, len(keys)), dtype=kind) for _ in range(2))
-    for start in range(0, len(keys), CHUNK):
-        size = min(CHUNK, len(keys) - start)
-        chunk[:size] = -shift
-        for column, stride in zip(columns, strides, strict=True):
-            part = column[start : start + size]
-            np.multiply(part, kind(stride), out=term[:size], dtype=kind, casting="unsafe")
-            np.add(chunk[:size], term[:size], out=chunk[:size])
-        keys[start : start + size] = chunk[:size]
-    return keys
+def _counted(columns: list[np.ndarray], lows: tuple[int, ...], shape: list[int]) -> Int64[np.ndarray, " cells"]:
+    """Rows in each cell, row-major. A chunk's keys are made and counted while its columns are in the cache."""
+    counts = np.zeros(int(np.prod(shape)), dtype=np.int64)
+    kind = np.int32 if _fits_32_bits(columns, lows, shape) else np.int64
+    rows = len(columns[0])
+    chunk = np.empty(min(CHUNK, rows), dtype=kind)
+    places = np.empty(len(chunk), dtype=np.intp)
+    first = np.uint64(_place(lows, shape) % 2**64).astype(kind)  # of the lowest values: key 0; wraps as the keys do
+    for start in range(0, rows, CHUNK):
+        parts = [column[start : start + CHUNK] for column in columns]
+        keys = chunk[: len(parts[0])]
+        np.copyto(keys, parts[0], casting="unsafe")
+        for part, size in zip(parts[1:], shape[1:], strict=True):
+            np.multiply(keys, kind(size), out=keys)
+            np.add(keys, part, out=keys, dtype=kind, casting="unsafe")
+        np.subtract(keys, first, out=places[: len(keys)])
+        np.add.at(counts, places[: len(keys)], 1)
+    return counts
+
+
+def _place(values: tuple[int, ...], shape: list[int]) -> int:
+    """The row-major place of some values in an array of this shape (Horner)."""
+    return reduce(lambda place, item: place * item[1] + item[0], zip(values, shape, strict=True), 0)
+
+
+def _fits_32_bits(columns: list[np.ndarray], lows: tuple[int, ...], shape: list[int]) -> bool:
+    """Whether keys, and all that is added up on the way to them, are below 2^31; narrow integers are twice as fast."""
+    narrow = all(column.dtype.itemsize <= 4 and column.dtype != np.uint32 for column in columns)
+    largest = tuple(max(abs(low), abs(low + size)) for low, size in zip(lows, shape, strict=True))
+    return narrow and _place(largest, shape) < 2**31

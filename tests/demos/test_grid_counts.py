@@ -1,0 +1,102 @@
+"""Rows counted in a dense array, against counting them one by one."""
+
+from collections import Counter
+
+import numpy as np
+import polars as pl
+import pytest
+
+from kdbirl.demos import grid_counts
+from kdbirl.demos.grid_counts import MOST_CELLS, WEIGHT, GridCounts
+
+NAMES = ("task", "state", "action")
+KINDS = {
+    "int8": (np.int8, (-100, -2, 0)),
+    "uint8": (np.uint8, (0, 200, 7)),
+    "int32": (np.int32, (0, 0, 0)),
+    "int32, far from zero": (np.int32, (-(2**31), 2**31 - 50, 5)),
+    "uint32": (np.uint32, (2**32 - 20, 0, 3)),
+    "int64": (np.int64, (-3, 10**6, 0)),
+    "int64, the largest": (np.int64, (2**63 - 50, -(2**63), 0)),
+    "uint64, the largest": (np.uint64, (2**64 - 9, 2**63, 0)),
+}
+
+
+def frame_of(dtype, lows, rows=500, seed=0):
+    rng = np.random.default_rng(seed)
+    sizes = (8, 40, 5)
+    columns = [
+        np.array([low + int(x) for x in rng.integers(0, n, rows)], dtype=dtype)
+        for low, n in zip(lows, sizes, strict=True)
+    ]
+    return pl.DataFrame(dict(zip(NAMES, columns, strict=True)))
+
+
+def one_by_one(*frames):
+    return Counter(row for frame in frames for row in frame.select(NAMES).rows())
+
+
+def told(counts):
+    return {
+        tuple(low + int(i) for low, i in zip(counts.lows, place, strict=True)): int(counts.counts[tuple(place)])
+        for place in np.argwhere(counts.counts)
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("chunk", [1, 7, 499, 500, 501, grid_counts.CHUNK])
+def test_every_row_is_counted_once(kind, chunk, monkeypatch):
+    monkeypatch.setattr(grid_counts, "CHUNK", chunk)
+    frame = frame_of(*KINDS[kind])
+    counts = GridCounts.of(frame, NAMES)
+    assert told(counts) == one_by_one(frame)
+    assert counts.occupied == len(one_by_one(frame))
+
+
+def test_columns_of_different_widths():
+    frame = frame_of(np.int32, (0, 0, 0)).with_columns(
+        pl.col("state").cast(pl.Int64) + 2**40, pl.col("action").cast(pl.UInt8)
+    )
+    assert told(GridCounts.of(frame, NAMES)) == one_by_one(frame)
+
+
+@pytest.mark.parametrize("lows", [(0, 0, 0), (3, -10, 2)])
+def test_merging_counts_the_rows_of_both(lows):
+    frames = [frame_of(np.int32, (0, 0, 0), seed=1), frame_of(np.int32, lows, seed=2)]
+    merged = GridCounts.of(frames[0], NAMES).merged(GridCounts.of(frames[1], NAMES))
+    assert told(merged) == one_by_one(*frames)
+
+
+def test_the_frame_has_the_rows_with_their_weights():
+    frame = frame_of(np.int32, (-4, 9, 0))
+    table = GridCounts.of(frame, NAMES).frame()
+    assert {row[:3]: row[3] for row in table.select(*NAMES, WEIGHT).rows()} == one_by_one(frame)
+
+
+def test_relabelled_tasks_leave_out_what_has_no_code():
+    frame = frame_of(np.int32, (5, 0, 0))
+    codes = np.array([2, -1, 0, 1, -1, 3, 4, 5])
+    counts = GridCounts.of(frame, NAMES).relabelled(codes, 6, "(task)")
+    expected = {
+        (int(codes[task - 5]), *rest): n for (task, *rest), n in one_by_one(frame).items() if codes[task - 5] >= 0
+    }
+    assert told(counts) == expected
+    assert counts.names[0] == "(task)"
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pl.DataFrame({"task": [0, 1], "state": [0, MOST_CELLS], "action": [0, 0]}),
+        pl.DataFrame({"task": [0, 1], "state": [0.0, 1.0], "action": [0, 0]}),
+        pl.DataFrame({"task": [0, None], "state": [0, 1], "action": [0, 0]}),
+    ],
+    ids=["too many combinations", "numbers with fractions", "a gap"],
+)
+def test_others_are_not_counted_here(frame):
+    assert GridCounts.of(frame, NAMES) is None
+
+
+def test_ranges_that_are_too_wide_together_are_not_merged():
+    near, far = (pl.DataFrame({"task": [0], "state": [at], "action": [0]}) for at in (0, MOST_CELLS))
+    assert GridCounts.of(near, NAMES).merged(GridCounts.of(far, NAMES)) is None
