@@ -1,13 +1,15 @@
 """(i) A Dask cluster on this machine: two one-thread workers over one, and the unit costs behind the sizing table.
 
 The table of kernel sums of 500 expert rows with a Parquet bank of 100 tasks and 3 features, through `ClusterRows`, on
-clusters of one and of two worker *processes* of one thread each. That they have one thread is measured: the processor
-time of a worker over the wall-clock time of the sums. The same processor time also says what the speed-up would be on
-a machine that does nothing else: the busiest of two workers against the only one. The tables are held against those
-of this process (1e-12).
+clusters of one and of two worker *processes* of one thread each. They take turns, so that a slow moment of the machine
+falls on both. That they have one thread is measured: the processor time of a worker over the wall-clock time of the
+sums. The same processor time also says what the speed-up would be on a machine that does nothing else: the busiest of
+two workers against the only one. The tables are held against those of this process (1e-12).
 """
 
 import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,7 @@ def compare(quick: bool, repeats: int) -> dict[str, Any]:
         streamed = StreamedRows(bank.summary(0).coded, features)
         question = _question(features)
         here = streamed.task_log_sums(*question)
-        one, two = (_on(workers, streamed, question, here, repeats) for workers in (1, 2))
+        one, two = _in_turns(streamed, question, here, repeats)
         reading = _reading(streamed)
     seconds = {workers: Spread(tuple(found["seconds"])) for workers, found in ((1, one), (2, two))}
     per_row = seconds[1].median / rows
@@ -104,21 +106,45 @@ def _question(features: Any) -> tuple[Any, ...]:
     return expert, kernel, np.array([0.3]), tuple(range(FEATURES))
 
 
-def _on(workers: int, rows: StreamedRows, question: tuple[Any, ...], here: np.ndarray, repeats: int) -> dict[str, Any]:
-    with local_client(workers, memory_limit=0) as client:
-        spread = ClusterRows(rows, rows.coded.n_pieces, Cluster.of(client))
-        found = spread.task_log_sums(*question)  # compiles, and checks
-        before = client.run(_processor_seconds)
-        seconds = [seconds_of(lambda: spread.task_log_sums(*question)) for _ in range(repeats)]
-        used = {name: after - before[name] for name, after in client.run(_processor_seconds).items()}
-        cost = seconds_of(lambda: Cluster.of(client).mapped(_nothing, range(NOTHINGS))) / NOTHINGS
-    return {
-        "seconds": seconds,
-        "share": round(max(used.values()) / sum(seconds), 3),
-        "used": max(used.values()),
-        "difference": float(np.abs(found - here).max()),
-        "seconds_per_task": cost,
-    }
+def _in_turns(rows: StreamedRows, question: tuple[Any, ...], here: np.ndarray, repeats: int) -> list[dict[str, Any]]:
+    """What a cluster of one worker, and one of two, take for the same sums."""
+    with local_client(1, memory_limit=0) as alone, local_client(2, memory_limit=0) as both:
+        sides = [_Side(client, ClusterRows(rows, rows.coded.n_pieces, Cluster.of(client))) for client in (alone, both)]
+        for side in sides:
+            side.difference = float(np.abs(side.rows.task_log_sums(*question) - here).max())  # compiles, and checks
+        for _ in range(repeats):
+            for side in sides:
+                side.measure(question)
+        return [side.found() for side in sides]
+
+
+@dataclass
+class _Side:
+    """A cluster, and what was measured on it."""
+
+    client: Any
+    rows: ClusterRows
+    seconds: list[float] = field(default_factory=list)
+    used: Counter[str] = field(default_factory=Counter)
+    difference: float = 0.0
+
+    def measure(self, question: tuple[Any, ...]) -> None:
+        """Once: seconds, and processor seconds of each worker."""
+        before = self.client.run(_processor_seconds)
+        self.seconds.append(seconds_of(lambda: self.rows.task_log_sums(*question)))
+        self.used.update({name: after - before[name] for name, after in self.client.run(_processor_seconds).items()})
+
+    def found(self) -> dict[str, Any]:
+        """For the record."""
+        cost = seconds_of(lambda: self.rows.cluster.mapped(_nothing, range(NOTHINGS))) / NOTHINGS
+        busiest = max(self.used.values())
+        return {
+            "seconds": self.seconds,
+            "share": round(busiest / sum(self.seconds), 3),
+            "used": busiest,
+            "difference": self.difference,
+            "seconds_per_task": cost,
+        }
 
 
 def _processor_seconds() -> float:

@@ -31,7 +31,7 @@ PARTS: dict[str, tuple[Callable[[bool, int], dict[str, Any]], int]] = {  # what 
     "avril": (avril.compare, 5),
     "birl": (birl.compare, 3),
     "boxed-sums": (boxed_sums.compare, 5),
-    "cluster": (cluster.compare, 3),
+    "cluster": (cluster.compare, 5),
     "evaluation": (evaluation_cost.compare, 15),
     "kernel-sums": (kernel_sums.compare, 7),
     "many-tasks": (many_tasks.compare, 2),
