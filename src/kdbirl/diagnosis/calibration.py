@@ -10,6 +10,7 @@ prior itself is calibrated and worthless. All of it speaks for test tasks like t
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,11 @@ class Calibration:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; NaN becomes None."""
+        return dict(self._record)
+
+    @cached_property
+    def _record(self) -> dict[str, Any]:
+        """Made once: thousands of posteriors over one bank carry the same."""
         arrays = ("coverage", "low", "high", "uniformity", "contraction", "sharpness", "z_bias", "z_spread", "ranks")
         pooled = ("levels", "pooled", "pooled_low", "pooled_high")
         return {

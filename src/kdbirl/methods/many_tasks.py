@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from kdbirl.progress import Progress, Silent
 
 TABLE_ENTRIES = 2**23  # of the kernel sums of one batch: 64 MB
 BLOCK = 32  # tasks that are sampled by one compiled program
+Finished = Callable[[str, Draws], Posterior]
 
 
 def posteriors(model: KDBIRL, experts: Any, seed: int, tasks: Any, progress: Progress) -> Posteriors:
@@ -107,22 +108,26 @@ class _Batch:
     @float64
     def posteriors(self) -> dict[str, Posterior]:
         """The posterior of every task, without the pointwise likelihoods."""
-        draws = self._drawn()
         support = self._support()
         prior_draws = self.model._ready().prior.sample(np.random.default_rng(self.seed + 1), PRIOR_DRAWS)
         prior_draws.setflags(write=False)  # so that all posteriors share it
         versions = package_versions()
-        finished = partial(self._finished, prior_draws=prior_draws, versions=versions)
-        return {name: finished(name, draws[name], support[name]) for name in self.shown}
+        found = self._drawn(partial(self._finished, support=support, prior_draws=prior_draws, versions=versions))
+        return {name: found[name] for name in self.shown}
 
+    @float64
     def _finished(
-        self, name: str, draws: Draws, support: Support, prior_draws: np.ndarray, versions: dict[str, str]
+        self, name: str, draws: Draws, support: dict[str, Support], prior_draws: np.ndarray, versions: dict[str, str]
     ) -> Posterior:
         choice = self.choice
         recorded = self.model._recorded(self.shown[name], choice, draws, prior_draws, self.seed, versions)
         settings = {**recorded.settings, "test_task": name}
         calibration = None if choice.loto is None else choice.loto.calibration
-        return with_findings(replace(recorded, settings=settings), self.known, support, calibration, choice)
+        return with_findings(replace(recorded, settings=settings), self.known, support[name], calibration, choice)
+
+    @cached_property
+    def _box(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.model._ready().prior.box
 
     def _support(self) -> dict[str, Support]:
         """The support of all rows in one call, cut to tasks."""
@@ -135,27 +140,34 @@ class _Batch:
         parts = [slice(end - len(expert.rows), end) for end, expert in zip(ends, self.shown.values(), strict=True)]
         return {name: _cut(whole, part) for name, part in zip(self.shown, parts, strict=True)}
 
-    def _drawn(self) -> dict[str, Draws]:
+    def _drawn(self, finished: Finished) -> dict[str, Posterior]:
+        """Every task, finished on the thread that drew: while Python works on one block, another one is computed."""
         fitted, widths = self.model._ready(), self.choice.bandwidths
         rows = {name: expert.rows for name, expert in self.shown.items()}
         found = likelihoods_of(fitted.ckde, rows, widths.h, widths.h_reward, fitted.prior.box, self.progress)
         targets = {name: Target.build(fitted.prior, own, self.choice.power) for name, own in found.items()}
         sampler = as_sampler(self.model.sampler)
         together = _together(sampler)
-        draws: dict[str, Draws] = {}
+        done: dict[str, Posterior] = {}
         if together is not None:
-            draws = self._in_blocks(together, targets)
-        left = [name for name in targets if name not in draws]
-        return draws | _on_all_cores(partial(self._alone, targets), left)
+            done = self._in_blocks(together, targets, finished)
+        left = [name for name in targets if name not in done]
+        return done | _on_all_cores(lambda name: finished(name, self._alone(targets, name)), left)
 
-    def _in_blocks(self, sampler: Independence, targets: Mapping[str, Target]) -> dict[str, Draws]:
-        """Draws of the tasks for which the proposals fit."""
+    def _in_blocks(
+        self, sampler: Independence, targets: Mapping[str, Target], finished: Finished
+    ) -> dict[str, Posterior]:
+        """The tasks for which the proposals fit."""
         sizes: dict[int, list[str]] = {}
         for name, target in targets.items():
             sizes.setdefault(target.likelihood.counts.shape[0], []).append(name)  # type: ignore[attr-defined]
         blocks = [names[i : i + BLOCK] for names in sizes.values() for i in range(0, len(names), BLOCK)]
-        found = _on_all_cores(lambda block: self._block(sampler, targets, block), blocks)
-        return {name: draws for part in found.values() for name, draws in part.items() if self._usable(draws)}
+
+        def of_block(names: Sequence[str]) -> dict[str, Posterior]:
+            drawn = self._block(sampler, targets, names)
+            return {name: finished(name, draws) for name, draws in drawn.items() if self._usable(draws)}
+
+        return {name: one for part in _on_all_cores(of_block, blocks).values() for name, one in part.items()}
 
     def _block(self, sampler: Independence, targets: Mapping[str, Target], names: Sequence[str]) -> dict[str, Draws]:
         size = 1 << (len(names) - 1).bit_length()  # a power of two: few programs are compiled
@@ -166,7 +178,7 @@ class _Batch:
 
     def _usable(self, draws: Draws) -> bool:
         """Enough proposals were accepted, and no draw left the box in which the likelihood's fast form is safe."""
-        low, high = self.model._ready().prior.box
+        low, high = self._box
         return accepted_enough(draws) and not ((draws.draws < low) | (draws.draws > high)).any()
 
     @float64

@@ -100,7 +100,9 @@ def log_density(proposal: Proposal, z: Float[Array, " q"], log_prior: Float[Arra
     def kernel(squares: Array) -> Array:
         return jax.lax.integer_pow(1.0 + squares / nu, -(nu + q) // 2)
 
-    narrow = jnp.mean(kernel(jnp.sum((proposal.centres - own[None, :]) ** 2, axis=1)))
+    # a sum over columns written out: a reduction over so short an axis is not vectorised
+    squares = sum((proposal.centres[:, i] - own[i]) ** 2 for i in range(q))
+    narrow = jnp.mean(kernel(squares))
     wide = kernel(jnp.sum(((proposal.middle - own) / proposal.width) ** 2)) / proposal.width**q
     kernels = (1 - WIDE_SHARE) * narrow + WIDE_SHARE * wide
     smooth = proposal.log_constant + jnp.log(jnp.maximum(kernels, 1e-300)) + jnp.log1p(-proposal.share)
