@@ -250,11 +250,15 @@ def _job_sums(
     """Sums of a block's points for the rows of a tile; sizes are rounded up, so that few programs are compiled."""
     at_once = PAIRS_PER_STEP // (LANES * WIDTH)
     steps = rounded_up(-(-len(tile) // at_once), 4)
-    missing = rounded_up(len(u), 4) - len(u)
-    u, factor = np.pad(u, ((0, missing), (0, 0), (0, 0))), np.pad(factor, ((0, missing), (0, 0)))
-    jobs = [np.pad(job, (0, steps * at_once - len(job))).reshape(steps, at_once) for job in (tile, block)]
-    sums = _summed(jnp.asarray(u), jnp.asarray(factor), *laid, *map(jnp.asarray, jobs))
+    u, factor = (_padded(part, rounded_up(len(part), 4)) for part in (u, factor))
+    jobs = [_padded(job.astype(np.int32), steps * at_once).reshape(steps, at_once) for job in (tile, block)]
+    sums = _summed(u, factor, *laid, *jobs)
     return np.asarray(sums).reshape(-1, LANES)[: len(tile)]
+
+
+def _padded(values: np.ndarray, length: int) -> np.ndarray:
+    """With zeros at the end; several times faster than np.pad."""
+    return np.concatenate([values, np.zeros((length - len(values), *values.shape[1:]), dtype=values.dtype)])
 
 
 @partial(jax.jit, compiler_options=WIDE)
