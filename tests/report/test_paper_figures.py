@@ -80,6 +80,9 @@ def test_limits_show_every_table_and_what_was_refused(tmp_path):
     assert len(figure.axes) == 6
     assert [text.get_text() for text in figure.axes[3].texts] == ["refused"]
     figure.savefig(tmp_path / "x.png")
+    for panel in figure.axes[4:]:  # less than a decade: powers of ten alone would leave the axis bare
+        low, high = panel.get_ylim()
+        assert len([tick for tick in panel.get_yticks() if low <= tick <= high]) >= 2
 
 
 def test_evd_is_drawn_at_the_sizes_that_were_measured(tmp_path):

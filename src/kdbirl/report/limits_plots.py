@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, StrMethodFormatter
 from scipy import stats
 
 from kdbirl.report.panels import INK, NORMAL, POSTERIOR, SMALL, clean
@@ -38,6 +39,8 @@ def plot_limits(tables: Mapping[str, Rows]) -> Figure:
         levels = sorted({row[along] for row in own})
         panel.set_xticks(levels, [f"{level:,}" for level in levels])
         panel.minorticks_off()
+        panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))  # less than a decade may be shown
+        panel.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     return figure
 
 
