@@ -8,17 +8,19 @@ of 500 expert rows over all rows of the file, without set-up (imports, the first
 import json
 import math
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.large_tables import TASKS, rewards, write_continuous, write_discrete
-from benchmarks.measuring import Spread, seconds_of
+from benchmarks.measuring import Spread, interleaved, seconds_of
 
 N, H = 500, 0.5
 LARGE = 100_000_000
@@ -63,11 +65,13 @@ def _measured(directory: Path, large: int, repeats: int) -> dict[str, Any]:
             "streamed over in memory": streamed.over(in_memory).record(),
             "slope of log seconds over log rows": slopes.record(),
             "distance of the slope from 1": Spread(tuple(abs(slope - 1) for slope in slopes.values)).record(),
-            "counting over reading": Spread(tuple(run["summary"] / run["read"] for run in counted)).record(),
+            **{
+                f"counting over {reader}": Spread(tuple(run["summary"] / run[reader] for run in counted)).record()
+                for reader in READERS
+            },
         },
         "discrete": {
-            "seconds of a bare reading": Spread(tuple(run["read"] for run in counted)).record(),
-            "seconds of counting": Spread(tuple(run["summary"] for run in counted)).record(),
+            f"seconds of {name}": Spread(tuple(run[name] for run in counted)).record() for name in (*READERS, "summary")
         },
     }
 
@@ -122,15 +126,33 @@ def _table(held: tuple[np.ndarray, np.ndarray], expert: np.ndarray, kernel: Any)
 
 
 def count(directory: Path) -> dict[str, float]:
-    """The pass over a discrete bank, beside a bare decoding of its columns by as many threads."""
+    """The pass over a discrete bank, beside reading its table whole, and a bare decoding of its columns by pieces."""
     import kdbirl as kb
 
     given = {"rewards": rewards(), "state": "state", "action": "action", "discrete_states": True}
-    kb.stream_task_bank(sorted(directory.glob("*.parquet"))[0], **given).summary(0)  # imports, and the disk's cache
-    read = [seconds_of(lambda: _decoded(directory))]
-    counted = seconds_of(lambda: kb.stream_task_bank(directory, **given).summary(0))
-    read.append(seconds_of(lambda: _decoded(directory)))
-    return {"read": float(np.mean(read)), "summary": counted}
+    kb.stream_task_bank(directory, **given).summary(0)  # imports, and the disk's cache
+    peak = _peak_gib()  # before the others, which hold the whole table
+    contenders = {
+        **{name: partial(reader, directory) for name, reader in READERS.items()},
+        "summary": lambda: kb.stream_task_bank(directory, **given).summary(0),
+    }
+    return {name: spread.median for name, spread in interleaved(contenders, 3).items()} | {"peak_gib": peak}
+
+
+def _peak_gib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def _by_pyarrow(directory: Path) -> int:
+    import pyarrow.parquet as pq
+
+    return int(pq.read_table(directory).num_rows)
+
+
+def _by_polars(directory: Path) -> int:
+    import polars as pl
+
+    return int(pl.read_parquet(directory).height)
 
 
 def _decoded(directory: Path) -> None:
@@ -150,9 +172,9 @@ def _decoded(directory: Path) -> None:
         sum(pool.map(decode, groups))
 
 
-if __name__ == "__main__":
-    import resource
+READERS = {"pyarrow's read_table": _by_pyarrow, "polars' read_parquet": _by_polars, "bare decoding": _decoded}
 
+
+if __name__ == "__main__":
     found = {"sums": sums, "count": count}[sys.argv[1]](Path(sys.argv[2]))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(json.dumps(found | {"peak_gib": peak}))
+    print(json.dumps({"peak_gib": _peak_gib()} | found))
