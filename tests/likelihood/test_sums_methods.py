@@ -1,13 +1,16 @@
 """Sums in single precision and within a tolerance keep their bounds."""
 
 import itertools
+from math import factorial
 
 import numpy as np
 import pytest
+from scipy.interpolate import BarycentricInterpolator
+from scipy.special import eval_hermitenorm
 
 import kdbirl as kb
 from kdbirl.errors import InputError
-from kdbirl.likelihood.boxed_sums import boxed_log_sums
+from kdbirl.likelihood.boxed_sums import _remainder, boxed_log_sums
 from kdbirl.likelihood.boxes import ORDER, Boxes, chebyshev_nodes, node_weights
 from kdbirl.likelihood.kernel_sums import SINGLE_ERROR, task_log_sums
 from kdbirl.likelihood.kernels import as_kernel, on_columns
@@ -57,6 +60,32 @@ def test_far_expert_rows_are_found_and_summed_exactly():
         for sums in (kb.KernelSums(), kb.KernelSums(tolerance=1e-3))
     ]
     assert values[0] == values[1]
+
+
+def test_rows_some_bandwidths_away_from_condensed_boxes_are_summed_within_the_tolerance():
+    """No box is opened for them at first; later rounds know how well nodes stand for rows, and accept their sums."""
+    _, rows, weights, tasks = problem(1)
+    boxes = Boxes.of(rows, weights, tasks, 3, 30.0)
+    assert boxes.of_nodes.any()
+    expert = rows.max() + 30.0 * np.linspace(5.5, 9.0, 8)[:, None]
+    found, far = boxed_log_sums(expert, boxes, 1e-3)
+    assert not far.any()
+    np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 3, 30.0), atol=1e-3)
+
+
+@pytest.mark.parametrize("a", [0.3, 1.0])
+def test_the_remainder_is_that_of_interpolation(a):
+    """Its largest derivative is found by trying; f(c + s) on [-a, a] is then interpolated no worse than it says."""
+    far_out = np.linspace(0, 15, 30_001)
+    derivative = np.abs(eval_hermitenorm(ORDER, far_out)) * np.exp(-0.5 * far_out**2)
+    for t in (0.0, 0.4, 1.5, 3.0, 5.0, 8.0):
+        bound = _remainder(np.array(t), a) * np.exp(-0.5 * t**2)
+        largest = derivative[far_out >= t].max()
+        assert bound == pytest.approx(2 * (a / 2) ** ORDER / factorial(ORDER) * largest, rel=1e-5)
+        nodes, between = chebyshev_nodes(np.array([a]))[:, 0], np.linspace(-a, a, 501)
+        polynomial = BarycentricInterpolator(nodes, np.exp(-0.5 * (t + a + nodes) ** 2))
+        error = np.abs(polynomial(between) - np.exp(-0.5 * (t + a + between) ** 2)).max()
+        assert error <= bound + 1e-15
 
 
 def test_one_row_tasks_of_unequal_size_and_equal_rows():

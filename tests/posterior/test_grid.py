@@ -90,6 +90,7 @@ def test_where_nothing_is_informed_the_prior_is_drawn(prior: Prior) -> None:
     sd = 1.0 if isinstance(prior, Normal) else 1 / np.sqrt(3)
     assert_moments(result.draws, np.zeros(5), np.eye(5) * sd**2)
     assert result.facts["acceptance"] == 1.0
+    assert result.facts["grid_error"] == 0.0
 
 
 def test_rejection_gives_up_where_hardly_a_draw_is_accepted() -> None:
@@ -144,9 +145,10 @@ def test_a_grid_that_fits_badly_is_corrected_by_rejection() -> None:
     assert abs(waves.mean() - i1(1) / i0(1)) < Z_LIMIT * waves.std() / np.sqrt(waves.size)
 
 
-def test_the_bound_is_the_lowest_that_costs_a_tenth_of_the_allowed_error() -> None:
+@pytest.mark.parametrize(("highest", "above"), [(2.0, 0), (0.9, 3)])
+def test_the_bound_is_the_lowest_that_costs_a_tenth_of_the_allowed_error(highest: float, above: int) -> None:
     """Found by trying every ratio: what lies above the bound is a share of all weights, which must stay small."""
-    ratios = np.concatenate([np.random.default_rng(0).normal(0, 0.3, 3000), [-np.inf, 2.0]])
+    ratios = np.concatenate([np.random.default_rng(0).normal(0, 0.3, 3000), [-np.inf, highest]])
     finite = ratios[np.isfinite(ratios)]
 
     def lost(bound: float) -> float:
@@ -156,6 +158,7 @@ def test_the_bound_is_the_lowest_that_costs_a_tenth_of_the_allowed_error() -> No
     bound, share = _bound(ratios)
     allowed = [ratio for ratio in finite if lost(ratio) <= 0.1 * LARGEST_ERROR]
     assert bound == min(allowed)
+    assert (ratios > bound).sum() == above
     assert share == pytest.approx(np.minimum(np.exp(ratios - bound), 1).mean())
     with pytest.raises(GridUnsuitable, match="zero at every draw"):
         _bound(np.full(3, -np.inf))

@@ -133,6 +133,7 @@ def test_only_normal_priors_call_themselves_normal() -> None:
         (lambda: Normal(np.nan, 1), "mean must be finite"),
         (lambda: TruncatedNormal(0, -1, 0, 1), "sd positive"),
         (lambda: TruncatedNormal(0, 1, 2, 1), "low below high"),
+        (lambda: TruncatedNormal(0, 1, [0, 1], 1), "low below high"),
         (lambda: TruncatedNormal(np.nan, 1, 0, 1), "mean must be finite"),
         (lambda: TruncatedNormal(0, 1, np.nan, 1), "low below high"),
         (lambda: Beta(0, 1), "a and b must be positive"),

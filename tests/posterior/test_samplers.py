@@ -377,6 +377,11 @@ def test_the_mass_matrix_is_dense_up_to_a_number_of_parameters_unless_told() -> 
         unknown._check()
 
 
+def test_trajectories_have_between_one_and_all_steps() -> None:
+    """Each length is as likely as the others: 4000 draws miss one of ten with probability 1e-182."""
+    np.testing.assert_array_equal(np.unique(drawn("hmc", "corner").stats["n_steps"]), np.arange(1, HMC().steps + 1))
+
+
 def test_chains_learn_their_step_size_in_warm_up_and_keep_it() -> None:
     result = drawn("hmc", "corner")
     sizes = result.stats["step_size"]
