@@ -63,6 +63,14 @@ def test_the_correlation_with_where_particles_were() -> None:
     assert first == pytest.approx(1.0)
     assert second == pytest.approx(np.corrcoef(before[:, 1], after[:, 1])[0, 1])
     assert third == 1.0  # it has not moved at all: as far from mixed as can be
+    np.testing.assert_allclose(_correlation(before[:, :2] * 1e-6, after[:, :2] * 1e-6), [first, second])
+
+
+@pytest.mark.parametrize("value", [4.0, 4e-6, 0.1])
+def test_particles_in_one_place_do_not_count_as_mixed_whatever_rounding_makes_of_their_mean(value: float) -> None:
+    moving = np.random.default_rng(0).normal(size=(500, 1))
+    for pair in ((moving, np.full((500, 1), value)), (np.full((500, 1), value), moving)):
+        assert _correlation(*pair) == 1.0
 
 
 @float64

@@ -229,7 +229,8 @@ def _covariance(particles: Float[np.ndarray, "particles q"]) -> Float[np.ndarray
 def _correlation(before: Float[np.ndarray, "p q"], after: Float[np.ndarray, "p q"]) -> Float[np.ndarray, " q"]:
     """The correlation of each parameter before and after the moves; 1 where it does not vary."""
     first, second = before - before.mean(axis=0), after - after.mean(axis=0)
-    size = np.sqrt(np.sum(first**2, axis=0) * np.sum(second**2, axis=0))
+    varies = (np.ptp(before, axis=0) > 0) & (np.ptp(after, axis=0) > 0)  # the mean of equal numbers may be another
+    size = np.where(varies, np.sqrt(np.sum(first**2, axis=0) * np.sum(second**2, axis=0)), 0.0)
     return np.where(size > 0, np.sum(first * second, axis=0) / np.where(size > 0, size, 1.0), 1.0)
 
 
