@@ -18,7 +18,10 @@ from kdbirl.errors import InputError
 from kdbirl.evaluation.contenders import Budget
 from kdbirl.experiments.cell_store import CellStore
 from kdbirl.experiments.comparison import Comparison
+from kdbirl.likelihood import cluster_rows
 from kdbirl.likelihood.cluster_rows import ClusterRows
+from kdbirl.likelihood.kernel_sums import task_log_sums
+from kdbirl.likelihood.kernels import as_kernel, on_columns
 from kdbirl.likelihood.streamed_rows import StreamedRows
 
 from .methods.banks import continuous
@@ -161,6 +164,23 @@ def test_a_bank_in_memory_and_loto_over_tasks(client, monkeypatch):
     assert there.fitted.ckde.all_rows.n_pieces > 1
     few = rows.take(slice(0, 10))
     np.testing.assert_allclose(there.log_likelihood(few, at), here.log_likelihood(few, at), rtol=1e-12)
+
+
+def test_the_pieces_of_rows_in_memory_add_up_to_all_rows(monkeypatch):
+    """As the workers sum them, of some columns: with 40 rows in a piece, and fewer in the last."""
+    monkeypatch.setattr(cluster_rows, "PIECE_BYTES", 40 * 8 * (3 + 2))
+    rng = np.random.default_rng(0)
+    rows, weights, tasks = rng.normal(size=(150, 3)), rng.integers(1, 4, 150).astype(float), np.arange(150) // 50
+    whole, columns, h = cluster_rows.RowsInMemory(rows, weights, tasks, 3), (0, 2), np.array([0.7])
+    kernel = on_columns(as_kernel("gaussian"), ["x", "z"], {})
+    question = (rng.normal(size=(5, 2)), kernel, h, columns)
+    assert whole.n_pieces == 4
+    expected = task_log_sums(question[0], rows[:, columns], weights, tasks, 3, kernel, h)
+    parts = [cluster_rows._sums_of_part(whole.part(piece), question) for piece in range(4)]
+    pieces = [cluster_rows._sums_of_piece(piece, whole, question) for piece in range(4)]
+    for tables in (parts, pieces):
+        np.testing.assert_allclose(np.logaddexp.reduce(tables), expected, rtol=1e-12)
+    np.testing.assert_array_equal(whole.rows_per_task, np.bincount(tasks, weights))
 
 
 def test_a_dask_frame_is_a_bank(client, parquet, on_disk):

@@ -73,6 +73,16 @@ def test_rows_some_bandwidths_away_from_condensed_boxes_are_summed_within_the_to
     np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 3, 30.0), atol=1e-3)
 
 
+@pytest.mark.parametrize(("d", "condensed"), [(2, True), (3, False)])
+def test_a_tolerance_that_single_precision_may_not_keep_is_not_claimed(d, condensed):
+    """Each term may be wrong by 2^-19 (2 + exponent) of itself, 4e-6 at least, of rows as of nodes."""
+    expert, rows, weights, tasks = problem(d, m=1000)
+    boxes = Boxes.of(rows, weights, tasks, 3, 30.0)
+    assert boxes.of_nodes.any() == condensed
+    assert boxed_log_sums(expert, boxes, 3e-6)[1].all()
+    assert not boxed_log_sums(expert, boxes, 3e-5)[1].any()
+
+
 @pytest.mark.parametrize("a", [0.3, 1.0])
 def test_the_remainder_is_that_of_interpolation(a):
     """Its largest derivative is found by trying; f(c + s) on [-a, a] is then interpolated no worse than it says."""
@@ -131,6 +141,15 @@ def test_single_precision_keeps_its_bound(h):
     )
     error = np.abs(exact - single).max()
     assert 0 < error < SINGLE_ERROR
+
+
+@pytest.mark.parametrize("logs", [(-80.0, -90.0), (-86.0, -89.0), (-95.0, -96.0)])
+def test_single_precision_keeps_its_bound_where_terms_vanish(logs):
+    """exp is zero below e^-87 in single precision: of one near row and a hundred thousand, or all, nothing is lost."""
+    rows = np.sqrt(-2 * np.array(logs))[:, None]
+    weights = np.array([1.0, 1e5])
+    found = task_log_sums(np.zeros((1, 1)), rows, weights, np.zeros(2, int), 1, gaussian(1), np.ones(1), single=True)
+    assert abs(found[0, 0] - np.logaddexp.reduce(logs + np.log(weights))) < SINGLE_ERROR
 
 
 @pytest.mark.parametrize("sums", [kb.KernelSums(precision="single"), kb.KernelSums(tolerance=0.01)])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kdbirl.posterior.convergence import assess, ess_limit, is_independent, r_hat_limit
+from kdbirl.posterior.convergence import _disagreeing, assess, ess_limit, is_independent, r_hat_limit
 
 NAMES = ("w1", "w2", "w3")
 
@@ -117,6 +117,13 @@ def test_chains_that_disagree_a_little_are_to_be_used_with_care(shift: float, co
     assert (found.r_hat[1] < 1.05) == (colour == "amber")
 
 
+def test_an_r_hat_at_its_limit_is_not_below_it() -> None:
+    """What the sentence asks for is "below 1.01"."""
+    assert _disagreeing(np.array([np.nextafter(1.01, 1.0)]), ("w1",), 1.01, 4) == []
+    (found,) = _disagreeing(np.array([1.01]), ("w1",), 1.01, 4)
+    assert "R-hat of 'w1' is 1.010 (below 1.01 is wanted)" in found.sentence
+
+
 def test_the_worst_of_two_bad_parameters_comes_first() -> None:
     draws = independent()
     draws[0, :, 0] += 1
@@ -205,6 +212,7 @@ def test_chains_stuck_each_in_its_own_place() -> None:
     found = assess(draws, ("w1",), "NUTS")
     assert found.r_hat[0] > 1e3
     assert "R-hat of 'w1' is over 100" in found.sentence
+    assert assess(draws[:, :64], ("w1",), "NUTS").r_hat[0] == np.inf  # where rounding leaves no variance within
 
 
 @pytest.mark.parametrize("draws", [8, 9, 101])

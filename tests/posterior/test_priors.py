@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 from kdbirl.errors import InputError
+from kdbirl.posterior.prior_points import prior_points
 from kdbirl.posterior.priors import Beta, Laplace, Normal, Prior, TruncatedNormal, Uniform, parse_prior
 from kdbirl.posterior.product_prior import CustomPrior, Product, parse_priors
 from kdbirl.precision import float64
@@ -189,6 +190,18 @@ def test_priors_from_text(text: str, kind: type, values: dict[str, float]) -> No
 def test_wrong_text_gets_a_sentence(text: str, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         parse_prior(text)
+
+
+@pytest.mark.parametrize("q", [1, 2, 3])
+def test_points_that_stand_for_a_prior_are_every_combination_of_its_quantiles(q: int) -> None:
+    """The midpoint rule: means of functions of all parameters together are those under the prior."""
+    per_axis = 8
+    points = prior_points(Product([Uniform(0, 1), Normal(2, 0.5), Laplace(-1, 0.3)][:q]), per_axis**q)
+    assert len(np.unique(points, axis=0)) == per_axis**q
+    levels = (np.arange(per_axis) + 0.5) / per_axis
+    for j, family in enumerate([stats.uniform(0, 1), stats.norm(2, 0.5), stats.laplace(-1, 0.3)][:q]):
+        np.testing.assert_allclose(np.unique(points[:, j].round(12)), family.ppf(levels))
+    assert np.prod(points, axis=1).mean() == pytest.approx(np.prod([0.5, 2.0, -1.0][:q]))  # all are symmetric
 
 
 def test_a_product_is_its_factors() -> None:
