@@ -168,6 +168,17 @@ def test_the_matrix_form_is_taken_where_either_range_is_small(h: float, h_reward
     np.testing.assert_allclose(values(likelihood, REWARDS), expected, rtol=1e-10, atol=1e-13)
 
 
+def test_the_matrix_form_is_taken_where_rows_are_far_from_all_tasks_alike() -> None:
+    """One expert row has sums of about 1, another of e^-2500: what matters is how much the tasks of each differ."""
+    expert, kernel = np.array([[0.0, 0.0], [5.0, 5.0]]), named("gaussian", "euclidean")
+    rows = np.where(TASKS[:, None] == 1, 0.05, 0.0) * np.ones(2)
+    ckde = CKDE.from_rows(rows, TASKS, REWARDS, on_columns(kernel, ("x", "y"), {}), kernel)
+    likelihood = ckde.likelihood(expert, np.array([0.1]), 0.02, BOX)
+    expected = [direct_sum.exactly(expert, rows, TASKS, REWARDS, r, "gaussian", 0.1, 0.02) for r in REWARDS]
+    assert likelihood.numerator.matrix_form
+    np.testing.assert_allclose(values(likelihood, REWARDS), expected, rtol=1e-10)
+
+
 @pytest.mark.parametrize("b", [-640.0, -700.0, -705.0, -712.0, -740.0, -800.0])
 def test_the_matrix_form_at_the_edge_of_its_range(b: float) -> None:
     """A table that spans just less than the limit: what XLA flushes to zero (from e^-708 down) must not matter."""

@@ -1,5 +1,9 @@
 """The parts of tempered SMC that have an answer of their own: steps, resampling, the shape of moves."""
 
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import logsumexp
@@ -99,6 +103,24 @@ def test_the_length_of_moves_is_tuned_to_its_acceptance(inner: str, wanted: floa
     result = SMC(particles=400, runs=1, inner=inner).sample(setting("ridge").problem, 0, Silent())
     assert result.notes == ()
     assert result.facts["acceptance"][0] == pytest.approx(wanted, abs=0.1)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class WithoutGradient(NoLikelihood):
+    """A normal likelihood whose gradient is not a number anywhere."""
+
+    def __call__(self, reward: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.sqrt(0.0 * reward) - 50.0 * (reward - 0.3) ** 2)
+
+
+def test_a_random_walk_needs_no_gradient() -> None:
+    """The posterior is N(0.3, 0.1^2): the mean of 200 particles is within 0.02 even if only 25 are worth something."""
+    prior = Uniform(0, 1).for_parameters(1)
+    problem = Problem(Target.build(prior, WithoutGradient()), prior)
+    result = SMC(particles=200, runs=1, moves=2).sample(problem, 0, Silent())
+    assert result.facts["acceptance"][0] > 0.1
+    assert abs(result.draws.mean() - 0.3) < 0.09
 
 
 def test_particles_that_cannot_move_are_said_to_be_close_to_their_ancestors() -> None:
