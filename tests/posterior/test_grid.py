@@ -9,10 +9,11 @@ import pytest
 from scipy.special import i0, i1
 
 from kdbirl.posterior.auto import Auto
-from kdbirl.posterior.grid import LARGEST_ERROR, Grid, GridUnsuitable, _bound
+from kdbirl.posterior.grid import BATCH, LARGEST_ERROR, Grid, GridUnsuitable, _all_parameters, _bound, _Density
 from kdbirl.posterior.priors import Laplace, Normal, Prior, Uniform
 from kdbirl.posterior.sampler import Draws, NoLikelihood, Problem
 from kdbirl.posterior.target import Target
+from kdbirl.precision import float64
 from kdbirl.progress import Silent
 
 Z_LIMIT = 4.5  # of a few dozen comparisons of means and variances: a right sampler is blamed once in 5,000 fresh seeds
@@ -90,6 +91,23 @@ def test_where_nothing_is_informed_the_prior_is_drawn(prior: Prior) -> None:
     sd = 1.0 if isinstance(prior, Normal) else 1 / np.sqrt(3)
     assert_moments(result.draws, np.zeros(5), np.eye(5) * sd**2)
     assert result.facts == {"grid_error": 0.0, "acceptance": 1.0, "cells": 0}
+
+
+@float64
+def test_a_density_is_evaluated_at_any_number_of_points_and_counts_them() -> None:
+    seen: list[tuple[str, int, int]] = []
+
+    class Recorder(Silent):
+        def update(self, name: str, done: int, total: int, note: str = "") -> None:
+            seen.append((name, done, total))
+
+    problem = problem_of(Uniform(-1, 1))
+    density = _Density(problem.target, _all_parameters(problem), "likelihood", Recorder())
+    points = problem.prior.sample(np.random.default_rng(0), 3 * BATCH // 2)
+    expected = -0.5 * (((points @ DIRECTIONS.T - CENTRE) @ ROOT.T) ** 2).sum(axis=1)
+    for part in (slice(None, 7), slice(7, None)):
+        np.testing.assert_allclose(density(points[part]), expected[part], rtol=1e-10)
+    assert seen == [("grid", 7, 7), ("grid", len(points), len(points))]
 
 
 def test_rejection_gives_up_where_hardly_a_draw_is_accepted() -> None:
