@@ -137,6 +137,9 @@ def test_a_row_out_of_reach_names_its_task(experts):
     far = {**experts, "far away": kb.Demonstrations(states=np.full((2, 2), 9.0))}
     with pytest.raises(InputError, match="Test task 'far away': No training row is within reach of expert row 1, 2"):
         model.posteriors(far)
+    far["far away"] = kb.Demonstrations(states=np.array([[0.0, 0.0], [9.0, 9.0]]))  # one of its rows is enough
+    with pytest.raises(InputError, match=r"Test task 'far away': .* of expert row 2 \(1 in all\)"):
+        model.posteriors(far)
 
 
 def test_blocks_and_batches_change_nothing(model, experts, found, monkeypatch):
