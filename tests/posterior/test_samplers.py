@@ -28,7 +28,7 @@ from kdbirl.posterior.product_prior import CustomPrior
 from kdbirl.posterior.sampler import Draws, NoLikelihood, Problem, Sampler
 from kdbirl.posterior.smc import SMC
 from kdbirl.posterior.target import Target, log_posteriors
-from kdbirl.posterior.vi import VI
+from kdbirl.posterior.vi import VI, _pareto_k
 from kdbirl.progress import Silent
 
 from .problems import Exact, Traces, mixed, setting
@@ -303,6 +303,20 @@ def test_vi_is_right_on_a_normal_target(family: str) -> None:
     if family == "full-rank":
         assert result.facts["pareto_k"] < 0.3
         assert result.notes == ()
+
+
+@pytest.mark.parametrize("k", [0.2, 0.5, 1.0])
+def test_k_hat_is_the_tail_of_the_weights(k: float) -> None:
+    """Weights u^-k have a Pareto tail of just that k; the 190 largest estimate it within (1 + k) / sqrt(190)."""
+    log_ratios = -k * np.log(np.random.default_rng(0).random(4000))
+    for given in (log_ratios, log_ratios + 800.0, np.concatenate([log_ratios, np.full(50, -np.inf)])):
+        assert abs(_pareto_k(given) - k) < 3 * (1 + k) / np.sqrt(190)
+
+
+@pytest.mark.parametrize("count", [0, 1, 19, 20, 24, 25])
+def test_k_hat_of_few_weights_is_infinite_and_never_an_error(count: int) -> None:
+    ratios = np.concatenate([np.random.default_rng(0).normal(size=count), np.full(30, -np.inf)])
+    assert np.isfinite(_pareto_k(ratios)) == (count == 25)
 
 
 def test_vi_says_where_it_is_biased() -> None:

@@ -29,6 +29,7 @@ from kdbirl.progress import Progress
 FAMILIES = ("full-rank", "mean-field")
 
 BLOCK = 500  # steps per compiled call
+FEWEST_WEIGHTS = 25  # whose k-hat can be estimated: ArviZ takes a fifth of them for the tail, and needs five
 SCALING_DRAWS = 1000  # prior draws for the scale of the coordinates
 FIRST_LOG_SD = -2.0  # q starts narrower than the prior, at the best of the health check's points
 
@@ -147,7 +148,7 @@ def _pareto_k(log_ratios: Float[np.ndarray, " draws"]) -> float:
     from arviz_stats.base.array import array_stats  # slow to import
 
     finite = log_ratios[np.isfinite(log_ratios)]
-    if len(finite) < 20:
+    if len(finite) < FEWEST_WEIGHTS:
         return float("inf")
     _, k_hat = array_stats.psislw(-finite)  # type: ignore[no-untyped-call]  # it negates its argument
     return float(k_hat)
