@@ -168,6 +168,7 @@ def test_a_parameter_that_never_moves_is_named_without_a_warning() -> None:
     assert np.isfinite(found.r_hat[[0, 2]]).all()
     assert np.isnan(found.e_bfmi).all()
     assert "'w2' never moved (always 0.5)" in found.sentence
+    assert found.colour == "red"
 
 
 @pytest.mark.parametrize("count", [4, 5])

@@ -204,6 +204,16 @@ def test_points_that_stand_for_a_prior_are_every_combination_of_its_quantiles(q:
     assert np.prod(points, axis=1).mean() == pytest.approx(np.prod([0.5, 2.0, -1.0][:q]))  # all are symmetric
 
 
+def test_many_parameters_get_a_sequence_that_its_seed_decides() -> None:
+    prior = Normal(2, 0.5).for_parameters(5)
+    points, again, other = (prior_points(prior, 1000, seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(points, again)
+    assert not np.isin(points, other).any()
+    assert points.shape == (1024, 5)
+    np.testing.assert_allclose(points.mean(axis=0), 2.0, atol=2e-3)  # of draws it would be within 0.05
+    np.testing.assert_allclose(points.std(axis=0), 0.5, atol=5e-3)
+
+
 def test_a_product_is_its_factors() -> None:
     prior = Product([Uniform(0, 2), Normal(1, 3), Beta(2, 2)]).for_parameters(3)
     rewards = prior.sample(np.random.default_rng(0), 3000)
