@@ -75,6 +75,19 @@ def test_an_episode_that_decides_everything_is_named_unreliable():
     assert "refit without them" in found.sentence
 
 
+@pytest.mark.parametrize(("draws", "smoothed"), [(2, False), (24, False), (26, True)])
+def test_few_draws_give_an_estimate_without_smoothing_that_is_named_unreliable(draws: int, smoothed: bool):
+    """Without smoothing it is -log of the mean of 1 / p(x_e | R)."""
+    posterior, rows = conjugate(1.0, draws=draws)
+    found = leave_one_out(posterior, EPISODES)
+    by_row = stats.norm.logpdf(rows[:, None], posterior.flat[:, 0])
+    by_episode = np.stack([by_row[episode == EPISODES].sum(axis=0) for episode in range(8)])
+    raw = -np.log(np.exp(-by_episode).mean(axis=1))
+    assert np.isfinite(found.pareto_k).all() == smoothed
+    assert found.elpd == pytest.approx(raw, rel=0.05 if smoothed else 1e-10)
+    assert found.unreliable.all() or smoothed
+
+
 def test_one_episode_cannot_be_left_out():
     posterior, _ = conjugate(1.0, draws=200)
     with pytest.raises(InputError, match="one episode"):

@@ -20,7 +20,7 @@ from scipy.special import logsumexp
 
 from kdbirl.diagnosis.calibration import plain, shortened
 from kdbirl.errors import InputError
-from kdbirl.posterior.convergence import is_independent
+from kdbirl.posterior.convergence import FEWEST_WEIGHTS, is_independent
 from kdbirl.posterior.result import Posterior
 
 MOST_REPEATED = 0.5  # share of expert rows that repeat another one, above which a density in h means nothing
@@ -219,8 +219,11 @@ def _psis(table: Float[np.ndarray, "E chain draw"], power: float, efficiency: fl
     from arviz_stats.base import array
 
     array_stats: Any = array.array_stats
-    found = []
+    found: list[Any] = []
     for values in table:
+        if values.size < FEWEST_WEIGHTS:
+            found.append((np.nan, np.nan, np.nan))
+            continue
         with np.errstate(all="ignore"):  # no tail can be fitted to weights that span more than a double's range
             weights, k = array_stats.psislw(power * values, r_eff=efficiency, axis=(-2, -1))
             found.append(array_stats.loo(values, r_eff=efficiency, log_weights=weights, pareto_k=k))

@@ -22,6 +22,7 @@ R_HAT_LIMIT = 1.01
 ESS_PER_CHAIN = 100
 E_BFMI_LIMIT = 0.3
 PARETO_K_LIMIT = 0.7
+FEWEST_WEIGHTS = 25  # of which k-hat can be estimated: ArviZ takes a fifth of them for the tail, and needs five
 MINIMUM_DRAWS = 8  # per chain: two halves of four are the least that split diagnostics can use
 INDEPENDENT = frozenset({"grid", "exact", "vi", "amortised"})
 POINT_ESTIMATE = "Point estimate"  # the sampler's name where there is one draw, by design

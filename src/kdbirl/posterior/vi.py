@@ -19,7 +19,7 @@ from blackjax.vi import fullrank_vi, meanfield_vi
 from jaxtyping import Array, Float
 
 from kdbirl.errors import InputError, SamplingError
-from kdbirl.posterior.convergence import PARETO_K_LIMIT
+from kdbirl.posterior.convergence import FEWEST_WEIGHTS, PARETO_K_LIMIT
 from kdbirl.posterior.mcmc import chain_keys
 from kdbirl.posterior.sampler import Draws, Problem, require_counts
 from kdbirl.posterior.target import Target, starting_points
@@ -29,7 +29,6 @@ from kdbirl.progress import Progress
 FAMILIES = ("full-rank", "mean-field")
 
 BLOCK = 500  # steps per compiled call
-FEWEST_WEIGHTS = 25  # whose k-hat can be estimated: ArviZ takes a fifth of them for the tail, and needs five
 SCALING_DRAWS = 1000  # prior draws for the scale of the coordinates
 FIRST_LOG_SD = -2.0  # q starts narrower than the prior, at the best of the health check's points
 
