@@ -10,7 +10,7 @@ from scipy.special import eval_hermitenorm
 
 import kdbirl as kb
 from kdbirl.errors import InputError
-from kdbirl.likelihood.boxed_sums import _remainder, boxed_log_sums
+from kdbirl.likelihood.boxed_sums import _Block, _remainder, boxed_log_sums
 from kdbirl.likelihood.boxes import ORDER, Boxes, chebyshev_nodes, node_weights
 from kdbirl.likelihood.kernel_sums import SINGLE_ERROR, task_log_sums
 from kdbirl.likelihood.kernels import as_kernel, on_columns
@@ -81,6 +81,28 @@ def test_a_tolerance_that_single_precision_may_not_keep_is_not_claimed(d, conden
     assert boxes.of_nodes.any() == condensed
     assert boxed_log_sums(expert, boxes, 3e-6)[1].all()
     assert not boxed_log_sums(expert, boxes, 3e-5)[1].any()
+
+
+@pytest.mark.parametrize(("reach", "offset"), [(1.0, 0.0), (5.0, 20.0), (12.0, -20.0)])
+def test_boxes_near_a_row_are_those_within_reach(reach, offset):
+    """Found column by column of the grid, or among all boxes; and the exponents of a box are bounded by its corners."""
+    expert, rows, weights, tasks = problem(2)
+    boxes = Boxes.of(rows + offset, weights, tasks, 3, 0.1)
+    block = _Block((expert + offset) / 0.1, boxes, boxes.on_device)
+    gaps = np.abs(block.expert[:, None] - boxes.centre[None])
+    nearest = (np.maximum(gaps - boxes.half, 0.0) ** 2).sum(axis=2)
+    for own in (np.arange(len(expert)), np.array([3, 17])):
+        found = block.near(own, reach)
+        row, box = np.nonzero(nearest[own] <= reach**2)
+        np.testing.assert_array_equal(np.lexsort((found.box, found.row)), np.arange(len(found.row)))
+        np.testing.assert_array_equal(found.row, own[row])
+        np.testing.assert_array_equal(found.box, box)
+        np.testing.assert_allclose(found.nearest, nearest[own][row, box], atol=1e-9)
+    corners = np.array(list(itertools.product([-1, 1], repeat=2))) * boxes.half
+    away = block.expert[found.row] - boxes.centre[found.box]
+    exponents = np.abs(away @ corners.T - 0.5 * (corners**2).sum(axis=1)).max(axis=1)
+    np.testing.assert_allclose(block._exponent(found.row, found.box), exponents)
+    np.testing.assert_allclose(block._furthest(found), ((away[:, None] - corners) ** 2).sum(axis=2).max(axis=1))
 
 
 @pytest.mark.parametrize("a", [0.3, 1.0])

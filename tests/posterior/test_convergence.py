@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kdbirl.posterior.convergence import _disagreeing, assess, ess_limit, is_independent, r_hat_limit
+from kdbirl.posterior.convergence import _disagreeing, _inefficient, assess, ess_limit, is_independent, r_hat_limit
 
 NAMES = ("w1", "w2", "w3")
 
@@ -124,6 +124,13 @@ def test_an_r_hat_at_its_limit_is_not_below_it() -> None:
     assert "R-hat of 'w1' is 1.010 (below 1.01 is wanted)" in found.sentence
 
 
+def test_effective_draws_at_their_limit_are_not_over_it() -> None:
+    enough, limit = np.array([900.0]), np.array([400.0])
+    assert _inefficient(np.nextafter(limit, 999), enough, ("w1",), 400.0, (4, 1000, 1)) == []
+    (found,) = _inefficient(enough, limit, ("w1",), 400.0, (4, 1000, 1))
+    assert "as few as 400 effective draws in the tails of 4000 (over 400 are wanted)" in found.sentence
+
+
 def test_the_worst_of_two_bad_parameters_comes_first() -> None:
     draws = independent()
     draws[0, :, 0] += 1
@@ -239,6 +246,7 @@ def test_short_chains_give_numbers_and_a_sentence(chains: int, draws: int) -> No
     found = assess(independent(chains, draws), NAMES, "NUTS")
     assert np.isfinite([*found.r_hat, *found.ess_bulk, *found.ess_tail]).all()
     assert not found.ok  # 100 effective draws per chain are not there to be had
+    assert "too few to judge" not in found.sentence
 
 
 def test_two_valued_draws() -> None:
@@ -303,6 +311,7 @@ def test_limits() -> None:
     assert ess_limit((4, 1000, 3), independent=False) == 400
     assert ess_limit((1, 10000, 3), independent=True) == 100
     assert ess_limit((1, 100, 3), independent=True) == 5
+    assert ess_limit((4, 100, 3), independent=True) == 20
 
 
 @pytest.mark.parametrize("chains", [1, 4])

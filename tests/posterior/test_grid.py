@@ -9,7 +9,19 @@ import pytest
 from scipy.special import i0, i1
 
 from kdbirl.posterior.auto import Auto
-from kdbirl.posterior.grid import BATCH, LARGEST_ERROR, Grid, GridUnsuitable, _all_parameters, _bound, _Density
+from kdbirl.posterior.cells import CellTree
+from kdbirl.posterior.grid import (
+    BATCH,
+    LARGEST_ERROR,
+    MISFIT,
+    Grid,
+    GridUnsuitable,
+    _all_parameters,
+    _bound,
+    _Density,
+    _tree,
+)
+from kdbirl.posterior.mcmc import NUTS
 from kdbirl.posterior.priors import Laplace, Normal, Prior, Uniform
 from kdbirl.posterior.sampler import Draws, NoLikelihood, Problem
 from kdbirl.posterior.target import Target
@@ -126,16 +138,18 @@ def test_more_than_three_directions_are_refused() -> None:
 
 def test_auto_takes_the_grid_where_it_is_exact_and_says_why_where_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     def named(self: object, problem: Problem, seed: int, progress: object) -> Draws:
-        return Draws(np.zeros((1, 1, problem.target.size)), {}, type(self).__name__, (), {})
+        return Draws(np.zeros((1, 1, problem.target.size)), {}, type(self).__name__, (), {"as": self})
 
     for module in ("mcmc.NUTS", "smc.SMC"):
         monkeypatch.setattr(f"kdbirl.posterior.{module}.sample", named)
     own = Uniform(-1, 1).for_parameters(5)
-    small = Auto(chains=2, draws=50)
+    small = Auto(chains=2, warmup=70, draws=50)
     assert small.sample(problem_of(Uniform(-1, 1)), 0, Silent()).sampler == "Grid"
+    three = Problem(Target.build(own, NoLikelihood()), own, np.eye(5)[:3])
+    assert small.sample(three, 0, Silent()).sampler == "Grid"
     full = Problem(Target.build(own, NoLikelihood()), own, None)
     smooth = small.sample(full, 0, Silent())
-    assert smooth.sampler == "NUTS"
+    assert smooth.facts["as"] == NUTS(chains=2, warmup=70, draws=50)
     assert smooth.notes == ("NUTS instead of the grid: more than three reward directions are informed",)
     rough = small.sample(Problem(full.target, own, np.eye(5), differentiable=False), 0, Silent())
     assert rough.sampler == "SMC"
@@ -150,6 +164,55 @@ class Waves(NoLikelihood):
 
     def __call__(self, reward: jax.Array) -> jax.Array:
         return jnp.sin(600 * jnp.pi * reward[0])
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Spike(NoLikelihood):
+    """A plateau, and a spike on it that is narrower than the first cells and between their points."""
+
+    def __call__(self, reward: jax.Array) -> jax.Array:
+        return 8.0 * jnp.exp(-0.5 * ((reward[0] - 1024.5 / 2048) / 1e-4) ** 2)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Window(NoLikelihood):
+    """Zero but for a small part of the unit interval."""
+
+    half: jax.Array
+
+    def __call__(self, reward: jax.Array) -> jax.Array:
+        return jnp.where(jnp.abs(reward[0] - 0.5) < self.half, 0.0, -jnp.inf)
+
+
+def on_the_unit_interval(likelihood: NoLikelihood) -> _Density:
+    prior = Uniform(0, 1).for_parameters(1)
+    problem = Problem(Target.build(prior, likelihood), prior)
+    return _Density(problem.target, _all_parameters(problem), "posterior", Silent())
+
+
+@float64
+def test_what_the_grid_misses_and_the_prior_finds_is_mended() -> None:
+    probes = (np.arange(2048)[:, None] + 0.5) / 2048
+    density, low, high = on_the_unit_interval(Spike()), np.zeros(1), np.ones(1)
+    before = CellTree(low, high, probes, density)
+    before.refine(10_000)
+    after = _tree(Grid(), low, high, density, probes)
+    short = [(density(probes) - tree.predict(tree.find(probes), probes)).max() for tree in (before, after)]
+    assert short[0] > 5
+    assert short[1] <= MISFIT
+    assert len(before.leaves) < len(after.leaves) < len(before.leaves) + 50  # only there
+
+
+@float64
+def test_a_density_that_only_the_grid_finds_is_not_called_zero() -> None:
+    low, high = np.zeros(1), np.ones(1)
+    probes = np.concatenate([np.linspace(0.0, 0.48, 150), np.linspace(0.52, 1.0, 150)])[:, None]
+    tree = _tree(Grid(), low, high, on_the_unit_interval(Window(np.float64(0.01))), probes)
+    assert tree.values.max() == 0.0
+    with pytest.raises(GridUnsuitable, match="is zero at each of"):
+        _tree(Grid(), low, high, on_the_unit_interval(Window(np.float64(0.0))), probes)
 
 
 def test_a_grid_that_fits_badly_is_corrected_by_rejection() -> None:

@@ -218,6 +218,19 @@ def test_it_is_frozen_and_keeps_its_own_arrays() -> None:
         posterior.seed = 3  # type: ignore[misc]
 
 
+def test_every_array_is_its_own_and_read_only() -> None:
+    arrays = ("draws", "prior_draws", "log_likelihood", "expert_index", "expert_features", "task_rewards", "task_rows")
+    first = make()
+    given = {name: getattr(first, name).copy() for name in arrays}
+    posterior = make(**given)
+    for name, array in given.items():
+        array[:] = 0
+        np.testing.assert_array_equal(getattr(posterior, name), getattr(first, name))
+        assert not getattr(posterior, name).flags.writeable, name
+    assert posterior.task_rows.dtype == np.int64
+    assert make(feature_names=()).feature_names == ("x0", "x1")
+
+
 def test_settings_are_plain_json_from_the_start() -> None:
     assert make().settings == {"prior": "uniform", "h_candidates": [0.1, 0.2], "grid": [0, 1, 2]}
 
