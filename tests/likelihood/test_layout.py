@@ -103,6 +103,7 @@ def test_padding_wastes_little() -> None:
     sizes = [padded_size(n) for n in range(1, 2000)]
     assert all(n <= size <= max(8, 1.5 * n) for n, size in enumerate(sizes, start=1))
     assert len(set(sizes)) < 20  # few sizes, so that few programs are compiled
+    assert all(padded_size(size) == size for size in sizes)
     for bits in (4, 6):
         rounded = [rounded_up(n, bits) for n in range(1, 2000)]
         assert all(n <= size <= n * (1 + 2 ** (1 - bits)) for n, size in enumerate(rounded, start=1))

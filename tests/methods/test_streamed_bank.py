@@ -7,6 +7,7 @@ import pytest
 
 import kdbirl as kb
 from kdbirl.demos import piece_summary, row_sampling, row_source
+from kdbirl.likelihood import streamed_rows
 
 from .streamed import CONTINUOUS, DISCRETE, expert, table, written
 
@@ -102,6 +103,25 @@ def test_rules_choose_the_same_where_all_rows_fit_into_the_sample(directory, rul
     np.testing.assert_allclose(streamed.bandwidths.h, in_memory.bandwidths.h, rtol=1e-9)
     np.testing.assert_allclose(streamed.bandwidths.h_reward, in_memory.bandwidths.h_reward, rtol=1e-9)
     assert streamed.power == in_memory.power
+
+
+def test_finished_sums_are_kept_and_not_made_again(large, directory, frame, tmp_path, monkeypatch):
+    """Even if they took no time: one call of the sums is the probe that names their file."""
+    calls, real = [], streamed_rows.task_log_sums
+
+    def counted(*arguments):
+        calls.append(len(arguments[1]))
+        return real(*arguments)
+
+    monkeypatch.setattr(streamed_rows, "task_log_sums", counted)
+    found = []
+    for _ in range(2):
+        bank = kb.stream_task_bank(directory, **CONTINUOUS, block_rows=128, checkpoint=tmp_path / "sums")
+        found.append(fitted(bank).log_likelihood(expert(frame), POINTS))
+        found.append(len(calls))
+    assert found[1] > 2
+    assert found[3] == found[1] + 1
+    np.testing.assert_array_equal(found[0], found[2])
 
 
 def test_a_bank_without_a_summary_is_what_is_sent_to_others(directory):

@@ -28,7 +28,8 @@ from kdbirl.posterior.product_prior import CustomPrior
 from kdbirl.posterior.sampler import Draws, NoLikelihood, Problem, Sampler
 from kdbirl.posterior.smc import SMC
 from kdbirl.posterior.target import Target, log_posteriors
-from kdbirl.posterior.vi import VI, _pareto_k
+from kdbirl.posterior.vi import VI, _first_state, _pareto_k
+from kdbirl.precision import float64
 from kdbirl.progress import Silent
 
 from .problems import Exact, Traces, mixed, setting
@@ -165,16 +166,44 @@ class TestContract:
         assert len(np.unique(draws[:, 0, 0])) == len(draws)
 
     def test_reports_progress(self, sampler: str) -> None:
-        seen: list[tuple[str, int, int]] = []
+        seen: list[tuple[str, int, int, str]] = []
 
         class Recorder(Silent):
             def update(self, name: str, done: int, total: int, note: str = "") -> None:
-                seen.append((name, done, total))
+                seen.append((name, done, total, note))
 
-        SAMPLERS[sampler].sample(setting("corner").problem, 0, Recorder())
+        configured = SAMPLERS[sampler]
+        configured.sample(setting("corner").problem, 0, Recorder())
         assert seen
         assert seen[-1][1] == seen[-1][2]
         assert all(earlier[1] <= later[1] for earlier, later in pairwise(seen))
+        if isinstance(configured, Chain):
+            assert configured.warmup in {done for _, done, _, _ in seen}
+            assert all((note == "warm-up") == (done <= configured.warmup) for _, done, _, note in seen)
+
+
+@pytest.mark.parametrize("sampler", ["nuts", "hmc", "metropolis", "smc", "vi"])
+@float64
+def test_the_log_density_is_that_of_the_draws_on_the_whole_space(sampler: str) -> None:
+    result, target = drawn(sampler, "corner"), setting("corner").problem.target
+    rewards, found = result.draws.reshape(-1, 2)[::20], result.stats["log_density"].reshape(-1)[::20]
+    density = jax.jit(jax.vmap(lambda reward: target.on_whole_space(target.unconstrain(reward))))
+    np.testing.assert_allclose(found, density(jnp.asarray(rewards)), atol=1e-6)
+
+
+def test_the_acceptance_of_independence_is_how_often_draws_move() -> None:
+    """A draw is that before it where none of the proposals in between was accepted; these are nearly independent."""
+    result = drawn("independence", "corner")
+    stays = (1 - result.facts["acceptance"]) ** Independence().thin
+    assert np.mean(np.diff(result.draws[..., 0], axis=1) == 0) == pytest.approx(stays, abs=0.03)
+
+
+@pytest.mark.parametrize("family", ["full-rank", "mean-field"])
+@float64
+def test_vi_starts_where_it_is_told(family: str) -> None:
+    mean = np.array([0.7, -3.0])
+    state = _first_state(VI(family=family), jnp.asarray(mean))
+    np.testing.assert_array_equal(state.mu, mean)
 
 
 @pytest.mark.parametrize(("warmup", "draws", "thin"), [(500, 30, 1), (500, 130, 7), (0, 20, 1), (37, 250, 2)])
