@@ -125,11 +125,13 @@ def assert_everyone_is_served(studio: Served, paths: list[str]) -> None:
 
 
 def test_200_at_once_get_the_same_pages(studio: Served) -> None:
-    assert_everyone_is_served(studio, CHEAP)  # the first wave makes the threads' stacks and the allocator's arenas
-    before = studio.bytes_of_memory()
-    assert_everyone_is_served(studio, CHEAP)
-    assert_everyone_is_served(studio, CHEAP)
-    assert studio.bytes_of_memory() - before < 32 * MEBIBYTE
+    """The first waves make threads' stacks and the allocator's arenas, more of them the busier the machine is; 40 kB
+    that were lost with each request would show in every wave."""
+    memory = [studio.bytes_of_memory()]
+    while len(memory) < 4 or (memory[-1] - memory[-2] >= 8 * MEBIBYTE and len(memory) < 10):
+        assert_everyone_is_served(studio, CHEAP)
+        memory.append(studio.bytes_of_memory())
+    assert memory[-1] - memory[-2] < 8 * MEBIBYTE, memory
 
 
 @pytest.mark.long
