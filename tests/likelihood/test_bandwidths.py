@@ -8,7 +8,7 @@ import pytest
 
 from kdbirl.errors import InputError
 from kdbirl.likelihood import bandwidths
-from kdbirl.likelihood.bandwidths import by_rule, given, sampled_rows
+from kdbirl.likelihood.bandwidths import by_rule, given, parse_bandwidth, sampled_rows
 from kdbirl.likelihood.ckde import CKDE
 from kdbirl.likelihood.distances import DISTANCES
 from kdbirl.likelihood.kernels import Categorical, Part, ProductKernel, on_columns
@@ -232,3 +232,11 @@ def test_given_mistakes(h: object, h_reward: object, message: str) -> None:
 def test_groups_of_problems_are_those_of_the_kernel() -> None:
     kernel = on_columns(ProductKernel(state="gaussian", action="laplace"), NAMES, GROUPS)
     assert given({"action": 2.0, "state": 1.0}, 1.0, kernel.parts).h.tolist() == [1.0, 2.0]
+
+
+def test_a_rule_or_two_numbers_from_the_command_line():
+    assert parse_bandwidth(" LOTO ") == "loto"
+    assert parse_bandwidth("median") == "median"
+    assert parse_bandwidth("0.5, 0.4") == (0.5, 0.4)
+    with pytest.raises(InputError, match="Did you mean 'median'"):
+        parse_bandwidth("medain")
