@@ -1,4 +1,4 @@
-"""Rows of whole numbers counted in a dense array: a bank of discrete states costs hardly more than reading its file."""
+"""Rows of whole numbers counted in a dense array: a bank of discrete states costs one reading of its file."""
 
 from dataclasses import dataclass
 from functools import reduce
