@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from kdbirl.demos import grid_counts
-from kdbirl.demos.grid_counts import MOST_CELLS, WEIGHT, GridCounts
+from kdbirl.demos.grid_counts import MOST_CELLS, WEIGHT, GridCounts, GridTally
 
 NAMES = ("task", "state", "action")
 KINDS = {
@@ -18,7 +18,7 @@ KINDS = {
     "uint32": (np.uint32, (2**32 - 20, 0, 3)),
     "int64": (np.int64, (-3, 10**6, 0)),
     "int64, the largest": (np.int64, (2**63 - 50, -(2**63), 0)),
-    "uint64, the largest": (np.uint64, (2**64 - 9, 2**63, 0)),
+    "uint64, the largest": (np.uint64, (2**63 - 8, 2**63 - 40, 0)),
 }
 
 
@@ -60,6 +60,25 @@ def test_columns_of_different_widths():
     assert told(GridCounts.of(frame, NAMES)) == one_by_one(frame)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_may_be_added_frame_by_frame(kind):
+    dtype, lows = KINDS[kind]
+    info, most = np.iinfo(dtype), min(np.iinfo(dtype).max, 2**63 - 1)
+    shifted = [tuple(min(max(low + by, info.min), most - 40) for low in lows) for by in (0, 3, -3)]
+    frames = [frame_of(dtype, low, seed=seed) for seed, low in enumerate(shifted)]
+    tally = GridTally(NAMES)
+    assert all(tally.add(frame) for frame in frames)
+    assert told(tally.grid) == one_by_one(*frames)
+    assert {row[:3]: row[3] for row in tally.grid.frame().rows()} == one_by_one(*frames)
+
+
+def test_a_tally_says_when_the_values_spread_too_far():
+    tally = GridTally(NAMES)
+    near, far = (pl.DataFrame({"task": [0], "state": [at], "action": [0]}) for at in (0, MOST_CELLS))
+    assert tally.add(near)
+    assert not tally.add(far)
+
+
 @pytest.mark.parametrize("lows", [(0, 0, 0), (3, -10, 2)])
 def test_merging_counts_the_rows_of_both(lows):
     frames = [frame_of(np.int32, (0, 0, 0), seed=1), frame_of(np.int32, lows, seed=2)]
@@ -90,8 +109,9 @@ def test_relabelled_tasks_leave_out_what_has_no_code():
         pl.DataFrame({"task": [0, 1], "state": [0, MOST_CELLS], "action": [0, 0]}),
         pl.DataFrame({"task": [0, 1], "state": [0.0, 1.0], "action": [0, 0]}),
         pl.DataFrame({"task": [0, None], "state": [0, 1], "action": [0, 0]}),
+        pl.DataFrame({"task": [0, 1], "state": pl.Series([2**63, 2**63], dtype=pl.UInt64), "action": [0, 0]}),
     ],
-    ids=["too many combinations", "numbers with fractions", "a gap"],
+    ids=["too many combinations", "numbers with fractions", "a gap", "more than int64 holds"],
 )
 def test_others_are_not_counted_here(frame):
     assert GridCounts.of(frame, NAMES) is None

@@ -1,11 +1,12 @@
 """What one pass over a streamed bank leaves in memory: everything that a fit needs of its rows but kernel sums."""
 
 from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial, reduce
 from os import sched_getaffinity
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -13,17 +14,20 @@ from jaxtyping import Float, Int
 
 from kdbirl.demos import columns
 from kdbirl.demos.coded_rows import CodedRows
+from kdbirl.demos.counted_rows import CountedRows
 from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.demos.grid_counts import WEIGHT
 from kdbirl.demos.moments import Moments
-from kdbirl.demos.piece_summary import PieceSummary, summarise_piece
+from kdbirl.demos.piece_reading import blocks_of, summarise_piece
+from kdbirl.demos.piece_summary import PieceSummary
 from kdbirl.demos.readers import check_same_tasks, episode_groups, step_order
-from kdbirl.demos.row_sampling import EPISODE, PIECE, ROW, TASK, first_episodes
+from kdbirl.demos.row_sampling import EPISODE, PIECE, ROW, TASK, first_episodes, many_plays
 from kdbirl.demos.streamed_bank import RowBlock, StreamedBank
 from kdbirl.demos.tables import Part, Table
 from kdbirl.demos.variable_facts import Coding, Facts, Kind
 from kdbirl.progress import Progress, Silent
 
+Found = TypeVar("Found")
 KINDS: tuple[Kind, ...] = ("state", "action")
 
 
@@ -130,7 +134,8 @@ def _plays(bank: StreamedBank, codings: tuple[Coding, ...], found: PieceSummary)
 
 def _with_every_task(found: PieceSummary) -> pl.DataFrame:
     """The plays; of a task so rare that it has none, the rows that were sampled or counted."""
-    plays = first_episodes(found.plays, len(found.rows_per_task))
+    many = many_plays(int(found.rows_per_task.sum()))  # not of the plays: these depend on how pieces were merged
+    plays = first_episodes(found.plays, len(found.rows_per_task)) if many else found.plays
     missing = np.setdiff1d(np.arange(len(found.rows_per_task)), plays[TASK].to_numpy())
     if not len(missing):
         return plays
@@ -147,15 +152,36 @@ def _episodes(bank: StreamedBank, table: Table, some: bool) -> Int[np.ndarray, "
 
 
 def summarise(bank: StreamedBank, seed: int, progress: Progress | None = None) -> BankSummary:
-    """One pass over all rows, a thread for each core; merged in the order of the pieces."""
-    progress, total = progress or Silent(), bank.source.n_pieces
+    """One pass over all rows: threads read, and this one counts; or each thread summarises pieces."""
+    progress = progress or Silent()
+    found = _counted(bank, seed, progress) or _merged(bank, seed, progress)
+    return BankSummary.of(bank, found)
+
+
+def _counted(bank: StreamedBank, seed: int, progress: Progress) -> PieceSummary | None:
+    """Counting holds Python's lock, so that threads which count wait for each other, but not those that decode."""
+    if not CountedRows.suits(bank):
+        return None
+    counted = CountedRows(bank, seed)
+    for piece, blocks in _in_order(lambda piece: list(blocks_of(bank, piece)), bank.source.n_pieces, progress):
+        if not all(counted.add(table, piece, first) for table, first in blocks):
+            return None
+    return counted.summary()
+
+
+def _merged(bank: StreamedBank, seed: int, progress: Progress) -> PieceSummary:
+    pieces = _in_order(lambda piece: summarise_piece(bank, piece, seed), bank.source.n_pieces, progress)
+    return reduce(PieceSummary.merged, (found for _, found in pieces))
+
+
+def _in_order(work: Callable[[int], Found], total: int, progress: Progress) -> Iterator[tuple[int, Found]]:
+    """What a thread for each core makes of the pieces; few in flight, so that memory stays bounded."""
     workers = min(len(sched_getaffinity(0)), total)
-    merged: list[PieceSummary] = []
     with ThreadPoolExecutor(workers) as pool:
-        waiting = deque(pool.submit(summarise_piece, bank, piece, seed) for piece in range(min(workers + 1, total)))
+        waiting = deque(pool.submit(work, piece) for piece in range(min(workers + 1, total)))
         for piece in range(total):
-            merged = [reduce(PieceSummary.merged, [*merged, waiting.popleft().result()])]
-            if piece + workers + 1 < total:  # few in flight: memory stays bounded
-                waiting.append(pool.submit(summarise_piece, bank, piece + workers + 1, seed))
+            found = waiting.popleft().result()
+            if piece + workers + 1 < total:
+                waiting.append(pool.submit(work, piece + workers + 1))
+            yield piece, found
             progress.update("reading", piece + 1, total, "pieces of the training table")
-    return BankSummary.of(bank, merged[0])

@@ -2,7 +2,8 @@
 
 from kdbirl.cluster import Cluster
 from kdbirl.demos.bank_summary import BankSummary
-from kdbirl.demos.piece_summary import PieceSummary, summarise_piece
+from kdbirl.demos.piece_reading import summarise_piece
+from kdbirl.demos.piece_summary import PieceSummary
 from kdbirl.demos.streamed_bank import StreamedBank
 from kdbirl.progress import Progress
 

@@ -61,9 +61,12 @@ def not_too_many(sample: pl.DataFrame, rates: Float[np.ndarray, " K"]) -> tuple[
     return thinned(sample, lower), lower
 
 
-def with_places(frame: pl.DataFrame, tasks: np.ndarray, piece: int, rows: Int[np.ndarray, " rows"]) -> pl.DataFrame:
-    """The frame with each row's task and place."""
-    return frame.with_columns(pl.Series(TASK, tasks), pl.lit(piece, pl.Int64).alias(PIECE), pl.Series(ROW, rows))
+def with_places(
+    frame: pl.DataFrame, piece: int, rows: Int[np.ndarray, " rows"], episodes: UInt64[np.ndarray, " rows"]
+) -> pl.DataFrame:
+    """The frame with each row's place, and the key of its episode."""
+    pieces = np.full(len(rows), piece, dtype=np.int64)
+    return frame.hstack([pl.Series(PIECE, pieces), pl.Series(ROW, rows), pl.Series(EPISODE, episodes)])
 
 
 def play_rate(n_rows: int | None) -> float:
@@ -90,19 +93,25 @@ def some_episodes(
         return rows[inside], np.repeat(key[low], RUN)[inside]
     label = table.column(episode)
     numbers = label.to_numpy() if label.dtype.is_integer() else label.cast(pl.String).hash(seed).to_numpy()
-    key = keys(numbers, seed, 3)
-    rows = np.flatnonzero(key <= limit)
-    return rows, key[rows]
+    starts = np.flatnonzero(_differs(numbers))  # rows of an episode stand together: a hash for each run of them
+    sizes, key = np.diff(np.append(starts, height)), keys(numbers[starts], seed, 3)
+    kept = key <= limit
+    return np.flatnonzero(np.repeat(kept, sizes)), np.repeat(key[kept], sizes[kept])
+
+
+def few_plays(plays: pl.DataFrame, n_tasks: int) -> pl.DataFrame:
+    """As they are while they are few, and else the first episodes, among which are those of any bank with more rows."""
+    return first_episodes(plays, n_tasks) if many_plays(plays.height) else plays
+
+
+def many_plays(rows: int) -> bool:
+    """Whether so many rows are more than wait in memory until some are chosen; a bank of fewer rows keeps all."""
+    return rows > 4 * PLAYED_ROWS
 
 
 def first_episodes(plays: pl.DataFrame, n_tasks: int) -> pl.DataFrame:
-    """Of each task the episodes with the lowest keys, until they have the task's share of the rows that are played.
-
-    Few rows are left as they are: there is time to choose when all are known.
-    """
+    """Of each task the episodes with the lowest keys, until they have the task's share of the rows that are played."""
     share = max(PLAYED_ROWS // n_tasks, 1)
-    if plays.height <= 4 * PLAYED_ROWS:
-        return plays
     tasks, key = plays[TASK].to_numpy(), plays[EPISODE].to_numpy()
     starts = np.flatnonzero(_differs(tasks) | _differs(key))  # runs of one episode: few, where rows stand in order
     sizes = np.diff(np.append(starts, len(tasks)))

@@ -54,10 +54,20 @@ class Roles:
         return (*self.state, *self.action)
 
     @property
+    def kinds(self) -> tuple[tuple[str, ...], ...]:
+        """The state columns, and the action columns if there are any."""
+        return (self.state, self.action) if self.action else (self.state,)
+
+    @property
+    def task_and_variables(self) -> tuple[str, ...]:
+        """What rows are counted by, each column once."""
+        return tuple(dict.fromkeys([self.task, *self.variables]))
+
+    @property
     def every_column(self) -> tuple[str, ...]:
         """All columns that are ever read, each once."""
         optional = [name for name in (self.episode, self.step) if name is not None]
-        return tuple(dict.fromkeys([self.task, *self.variables, *optional]))
+        return tuple(dict.fromkeys([*self.task_and_variables, *optional]))
 
 
 @dataclass(frozen=True)

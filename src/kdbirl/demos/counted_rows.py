@@ -1,0 +1,90 @@
+"""Rows of whole numbers are only counted: all that a pass over a bank of discrete states does beside reading it."""
+
+from functools import lru_cache
+
+import numpy as np
+import polars as pl
+from jaxtyping import Int
+
+from kdbirl.demos import columns
+from kdbirl.demos.grid_counts import GridTally
+from kdbirl.demos.piece_summary import PieceSummary, may_be_kept
+from kdbirl.demos.row_sampling import TASK, few_plays, many_plays, rates_of, some_episodes, with_places
+from kdbirl.demos.streamed_bank import StreamedBank
+from kdbirl.demos.tables import Table
+
+
+class CountedRows:
+    """The distinct rows of a bank with how often they occur, and some whole episodes, of blocks that are added.
+
+    Everything is done in place: a block costs no merge. Only one thread may add.
+    """
+
+    def __init__(self, bank: StreamedBank, seed: int) -> None:
+        self.bank, self.seed = bank, seed
+        self.tally, self.plays = GridTally(bank.roles.task_and_variables), list[pl.DataFrame]()
+
+    @staticmethod
+    def suits(bank: StreamedBank) -> bool:
+        """Whether the tasks and all variables are whole numbers, and no variable is the task."""
+        roles, schema = bank.roles, bank.source.schema
+        whole = all(schema[name].is_integer() for name in roles.task_and_variables)
+        return whole and roles.task not in roles.variables
+
+    def add(self, table: Table, piece: int, first: int) -> bool:
+        """Count some rows: `first` rows of the piece stand before them. False where they cannot be counted."""
+        roles = self.bank.roles
+        if not self.tally.add(table.frame) or not self._few():
+            return False
+        played, episodes = some_episodes(table, roles.episode, piece, first, self.seed, self.bank.source.n_rows)
+        plays = with_places(table.frame[played], piece, first + played, episodes)
+        codes, low = self._codes()
+        tasks = codes[plays[roles.task].to_numpy().astype(np.int64) - low]
+        plays = plays.hstack([pl.Series(TASK, tasks)])
+        self.plays.append(plays.filter(tasks >= 0) if np.any(tasks < 0) else plays)
+        if many_plays(sum(part.height for part in self.plays)):
+            self.plays = [self._all_plays()]
+        return True
+
+    def summary(self) -> PieceSummary:
+        """What the rows tell."""
+        bank, grid = self.bank, self.tally.grid
+        assert grid is not None
+        codes, low = self._codes()
+        of_label = grid.counts.reshape(len(codes), -1).sum(axis=1)
+        strange = np.flatnonzero((codes < 0) & (of_label > 0))
+        distinct = grid.relabelled(codes, bank.n_tasks, TASK)
+        rows_per_task = distinct.counts.reshape(bank.n_tasks, -1).sum(axis=1)
+        return PieceSummary(
+            rows_per_task=rows_per_task,
+            unknown=tuple(str(low + value) for value in strange.tolist()),
+            facts=(),
+            distinct=distinct,
+            sample=None,
+            rates=rates_of(rows_per_task, bank.source.n_rows),
+            cover=None,
+            plays=self._all_plays(),
+            seed=self.seed,
+            variables=bank.roles.kinds,
+            n_rows=bank.source.n_rows,
+        )
+
+    def _few(self) -> bool:
+        """Whether the distinct rows so far are few enough to be kept."""
+        grid = self.tally.grid
+        return grid is None or may_be_kept(grid.counts.size) or may_be_kept(grid.occupied)
+
+    def _all_plays(self) -> pl.DataFrame:
+        return few_plays(pl.concat(self.plays, how="vertical_relaxed"), self.bank.n_tasks)
+
+    def _codes(self) -> tuple[Int[np.ndarray, " labels"], int]:
+        """The numbers of the tasks that are called low, low + 1, ... up to the largest label so far, and low."""
+        grid = self.tally.grid
+        assert grid is not None
+        return _codes_of_numbers(self.bank.names, grid.lows[0], len(grid.counts)), grid.lows[0]
+
+
+@lru_cache(maxsize=8)  # the blocks of a bank ask for the same ones
+def _codes_of_numbers(names: tuple[str, ...], low: int, size: int) -> Int[np.ndarray, " size"]:
+    """The number of the task that is called low, low + 1, ...; -1 where none is."""
+    return columns.coded(pl.Series([str(low + value) for value in range(size)]), names)

@@ -1,0 +1,75 @@
+"""Which episodes of a streamed bank are kept: a function of the seed and the rows, not of how they are read."""
+
+from functools import reduce
+
+import numpy as np
+import polars as pl
+import pytest
+
+import kdbirl as kb
+from kdbirl.demos import row_sampling, row_source
+from kdbirl.demos.bank_summary import BankSummary
+from kdbirl.demos.piece_reading import summarise_piece
+from kdbirl.demos.piece_summary import PieceSummary
+from kdbirl.demos.row_sampling import RUN, keys, some_episodes
+from kdbirl.demos.tables import Part, Table
+
+REWARDS = {"0": [0.0], "1": [1.0], "2": [2.0]}
+
+
+def table_of(frame):
+    return Table(frame, (Part("rows", frame.height),), tuple(frame.columns))
+
+
+@pytest.mark.parametrize("kind", ["in order", "mixed", "text"])
+def test_episodes_are_chosen_by_a_hash_of_their_number(kind):
+    rng = np.random.default_rng(0)
+    numbers = rng.integers(0, 60, 500) if kind == "mixed" else np.repeat(np.arange(50), 10)
+    label = pl.Series("episode", [f"e{n}" for n in numbers] if kind == "text" else numbers)
+    hashed = label.hash(4).to_numpy() if kind == "text" else numbers
+    rows, key = some_episodes(table_of(label.to_frame()), "episode", 2, 0, 4, 8 * 3 * row_sampling.PLAYED_ROWS)
+    expected = keys(hashed, 4, 3)  # of each row apart
+    kept = np.flatnonzero(expected <= np.uint64(2.0**64 / 3))
+    assert 0 < len(kept) < 500
+    np.testing.assert_array_equal(rows, kept)
+    np.testing.assert_array_equal(key, expected[kept])
+
+
+def test_without_episodes_runs_of_neighbours_are_chosen_wherever_a_block_begins():
+    frame = pl.DataFrame({"x": np.arange(40 * RUN + 5)})
+    known = 8 * 3 * row_sampling.PLAYED_ROWS
+    whole, keys_of_whole = some_episodes(table_of(frame), None, 1, 0, 7, known)
+    assert 0 < len(whole) < frame.height
+    found = []
+    for first in range(0, frame.height, 3000):
+        rows, key = some_episodes(table_of(frame[first : first + 3000]), None, 1, first, 7, known)
+        found.append((first + rows, key))
+    np.testing.assert_array_equal(np.concatenate([rows for rows, _ in found]), whole)
+    np.testing.assert_array_equal(np.concatenate([key for _, key in found]), keys_of_whole)
+
+
+@pytest.mark.parametrize("kind", [pl.Int32, pl.Float64], ids=["counted", "sampled"])
+def test_plays_do_not_depend_on_how_pieces_are_merged(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(row_sampling, "PLAYED_ROWS", 150)
+    monkeypatch.setattr(row_source, "PIECE_ROWS", 100)
+    rng = np.random.default_rng(1)
+    episodes = np.repeat(np.arange(200), 10)
+    columns = {"task": episodes % 3, "episode": episodes, "x": rng.integers(0, 9, 2000)}
+    frame = pl.DataFrame(columns).with_columns(pl.col("x").cast(kind) / (1 if kind == pl.Int32 else 7))
+    frame = frame.with_columns(pl.col("x").cast(kind))
+    frame.write_parquet(tmp_path / "rows.parquet", row_group_size=100)
+
+    def bank():
+        return kb.stream_task_bank(tmp_path / "rows.parquet", rewards=REWARDS, state="x")
+
+    pieces = [summarise_piece(bank(), piece, 3) for piece in range(bank().source.n_pieces)]
+    assert len(pieces) == 20
+    halves = [reduce(PieceSummary.merged, part) for part in (pieces[:13], pieces[13:])]
+    ways = [bank().summary(3), BankSummary.of(bank(), reduce(PieceSummary.merged, pieces))]
+    ways.append(BankSummary.of(bank(), halves[0].merged(halves[1])))
+    plays = [way.plays for way in ways]
+    assert 150 <= plays[0].n_rows < 400
+    for other in plays[1:]:
+        np.testing.assert_array_equal(other.demonstrations.states, plays[0].demonstrations.states)
+        np.testing.assert_array_equal(other.demonstrations.episodes, plays[0].demonstrations.episodes)
+        np.testing.assert_array_equal(other.tasks, plays[0].tasks)
