@@ -1,8 +1,10 @@
 """Mutation testing of likelihood/ and posterior/: do the tests notice a small fault?
 
-    python scripts/mutants.py map WORK                    once: which test calls which function, in how many seconds
-    python scripts/mutants.py run WORK TABLE [SIZE]       judge SIZE (320) mutants drawn at random; goes on where it was
-    python scripts/mutants.py again WORK TABLE [SIZE]     ask the survivors more tests, and those that are new
+    python scripts/mutants.py map WORK                         once: which test calls which function, in how many seconds
+    python scripts/mutants.py run WORK TABLE [SIZE [SEED]]     judge SIZE (320) mutants drawn at random; resumes
+    python scripts/mutants.py again WORK TABLE [SIZE [SEED]]   ask the survivors more tests, and those that are new
+
+Another SEED (0) is another sample: tests written because of one sample say nothing about its own score.
 
 With MUTANT_SHARE=0/2 and 1/2 two processes share the work, each with a WORK and a TABLE of its own: copy the map files
 of both into both before `run`.
@@ -57,7 +59,8 @@ def main() -> None:
         return measure(work)
     restore(work)
     table = Path(sys.argv[3]).absolute()
-    chosen = drawn(work, int(sys.argv[4]) if len(sys.argv) > 4 else 320)
+    size, seed = [*map(int, sys.argv[4:]), *(320, 0)[len(sys.argv[4:]) :]]
+    chosen = drawn(work, size, seed)
     rows = list(csv.DictReader(table.open())) if table.is_file() else []
     seconds = SECONDS
     if command == "again":
@@ -115,11 +118,11 @@ def copy_tests(work: Path) -> None:
         shutil.copy(ROOT / name, work / name)
 
 
-def drawn(work: Path, size: int) -> list[Mutant]:
+def drawn(work: Path, size: int, seed: int) -> list[Mutant]:
     """A random sample of all mutants; a larger one begins with a smaller one."""
     files = [file for folder in FOLDERS for file in sorted((work / "src/kdbirl" / folder).glob("*.py"))]
     everything = [mutant for file in files for mutant in mutants(file, work)]
-    return shared(random.Random(0).sample(everything, len(everything))[:size])
+    return shared(random.Random(seed).sample(everything, len(everything))[:size])
 
 
 def shared(everything: Sequence[Item]) -> list[Item]:
