@@ -73,6 +73,47 @@ def test_rows_some_bandwidths_away_from_condensed_boxes_are_summed_within_the_to
     np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 3, 30.0), atol=1e-3)
 
 
+def test_heavy_boxes_that_the_first_round_does_not_look_at_are_not_forgotten():
+    """Six boxes just beyond its reach of 7 together outweigh the row at the expert's own place; none does alone."""
+    gap, beside = 2.0 - 1e-3, [8.0 - 1e-3, 9.01, 10.0 + 1e-3]
+    heavy = [[gap, y] for y in beside] + [[x, gap] for x in beside]
+    places = np.array([[0.0, 0.0], [20.0, 20.0], [9.01, 9.01], *heavy])
+    rows, weights = np.repeat(places, 12, axis=0), np.repeat([1.0, 1.0, 1.0, *[7e9] * 6], 12)
+    tasks, expert = np.zeros(len(rows), int), places[2:3]
+    found, far = boxed_log_sums(expert, Boxes.of(rows, weights, tasks, 1, 1.0), 0.1)
+    assert not far.any()
+    np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 1, 1.0), atol=0.1)
+
+
+def test_heavy_boxes_that_a_later_round_does_not_look_at_are_not_forgotten():
+    """A box within the second round's reach of 10, and ten million rows in one just beyond it."""
+    rows = np.repeat([[8.6], [10.11], [11.6]], [8, 7, 1], axis=0)
+    weights, tasks = np.repeat([1.0, 1.5e6, 1.0], [8, 7, 1]), np.zeros(16, int)
+    boxes, expert = Boxes.of(rows, weights, tasks, 1, 1.0), np.zeros((1, 1))
+    assert len(boxes.mass) == 2
+    found, far = boxed_log_sums(expert, boxes, 0.1)
+    assert not far.any()
+    np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 1, 1.0), atol=0.1)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_a_full_box_is_condensed_into_as_many_points_as_there_are_nodes(d):
+    """For up to three columns; with four there are never so many rows in a box that it would pay."""
+    rng = np.random.default_rng(d)
+    rows, weights, tasks = (
+        rng.uniform(-1.1, 1.1, (2000, d)),
+        rng.integers(1, 5, 2000).astype(float),
+        np.zeros(2000, int),
+    )
+    boxes = Boxes.of(rows, weights, tasks, 1, 2.0)
+    assert boxes.of_nodes.all()
+    assert np.count_nonzero(boxes.weights) <= ORDER**d
+    expert = rng.uniform(-2, 2, (20, d))
+    found, far = boxed_log_sums(expert, boxes, 0.01)
+    assert not far.any()
+    np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 1, 2.0), atol=0.01)
+
+
 @pytest.mark.parametrize(("d", "condensed"), [(2, True), (3, False)])
 def test_a_tolerance_that_single_precision_may_not_keep_is_not_claimed(d, condensed):
     """Each term may be wrong by 2^-19 (2 + exponent) of itself, 4e-6 at least, of rows as of nodes."""

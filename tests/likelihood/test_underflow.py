@@ -189,3 +189,12 @@ def test_the_matrix_form_at_the_edge_of_its_range(b: float) -> None:
         context.prec = 60
         expected = float(direct_sum.exact_log_sum([Decimal(b), Decimal(edge)]))
     assert abs(actual - expected) < 1e-12
+
+
+@pytest.mark.parametrize("form", [True, False])
+@pytest.mark.parametrize("b", [-5000.0, -600.0, 0.0, 600.0])
+def test_a_mixture_at_rewards_far_from_all_tasks_alike(form: bool, b: float) -> None:
+    """exp(b) itself is zero or nearly infinite; only how much the tasks differ matters."""
+    with jax.enable_x64(True):
+        actual = TaskMixture.from_logs(np.array([[0.0, -3.0], [-7.0, 2.0]]), form)(jnp.array([b, b - 1.0]))
+    np.testing.assert_allclose(actual, b + np.log([1 + np.exp(-4.0), np.exp(-7.0) + np.exp(1.0)]), rtol=1e-14)
