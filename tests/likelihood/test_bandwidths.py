@@ -173,6 +173,13 @@ def test_many_rows_are_sampled_with_a_seed(rule: str, monkeypatch: pytest.Monkey
     assert first.h == pytest.approx(full.h, rel=0.25)
 
 
+def test_no_row_is_sampled_twice() -> None:
+    """A pair of a row with itself has no distance: it would make the bandwidths smaller."""
+    rows = np.arange(100.0)[:, None]
+    ckde = CKDE.from_rows(rows, np.arange(100) % 2, np.eye(2), on_columns(GAUSSIAN, ("x",), {}), GAUSSIAN)
+    assert len(np.unique(sampled_rows(ckde, 90, seed=0))) == 90
+
+
 def test_rows_are_sampled_as_often_as_they_occur() -> None:
     rows = np.repeat([[0.0], [1.0]], [900, 100], axis=0)
     ckde = CKDE.from_rows(rows, np.arange(1000) % 2, np.eye(2), on_columns(GAUSSIAN, ("x",), {}), GAUSSIAN)

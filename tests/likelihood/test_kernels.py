@@ -216,3 +216,11 @@ def test_a_users_kernel_may_have_options_with_defaults() -> None:
     with jax.enable_x64(True):
         value = UserKernel(kernel).log(jnp.zeros(1), jnp.full(1, 2.0), jnp.asarray(4.0))
     assert float(value) == pytest.approx(-(0.5**3))
+
+
+def test_a_users_kernel_in_another_precision_is_taken_to_that_of_the_points() -> None:
+    """Its value is what it is, here 0.3 to 24 bits; nothing more is lost on the way to its logarithm."""
+    with jax.enable_x64(True):
+        value = UserKernel(lambda u: jnp.float32(0.3)).log(jnp.zeros(1), jnp.ones(1), jnp.asarray(1.0))
+    assert value.dtype == np.float64
+    assert float(value) == pytest.approx(math.log(float(np.float32(0.3))), rel=1e-15)

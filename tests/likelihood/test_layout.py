@@ -128,6 +128,13 @@ def test_pieces_of_rows_in_memory_hold_every_row_once_and_merge(monkeypatch: pyt
     np.testing.assert_allclose(np.logaddexp.reduce(parts), expected, rtol=1e-12)
 
 
+def test_pieces_of_rows_in_memory_are_some_megabytes() -> None:
+    """Small enough to be sent to a worker and held there, large enough to be worth it."""
+    for columns in (1, 20):
+        piece = RowsInMemory(np.zeros((1, columns)), np.ones(1), np.zeros(1, int), 1).size * (columns + 2) * 8
+        assert 2**20 <= piece <= 2**25
+
+
 @pytest.mark.parametrize("kernel", [GAUSSIAN, LAPLACE], ids=lambda kernel: kernel.profile)
 def test_the_order_of_rows_does_not_matter(kernel) -> None:
     of = problem()
