@@ -2,8 +2,17 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from kdbirl.posterior.cells import BOUND_SLACK, CellTree, Evaluate, _log_sinh_ratio, _truncated_exponential
+from kdbirl.posterior.cells import (
+    BOUND_SLACK,
+    LARGEST_ERROR,
+    NEGLIGIBLE_MASS,
+    CellTree,
+    Evaluate,
+    _log_sinh_ratio,
+    _truncated_exponential,
+)
 
 LOW, HIGH = np.array([-1.0, 2.0]), np.array([3.0, 4.0])
 
@@ -119,6 +128,22 @@ def test_the_upper_bound_is_above_the_highest_value_and_close(log_density: Evalu
     axes = [np.linspace(low, high, 801) for low, high in zip(LOW, HIGH, strict=True)]
     highest = log_density(np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 2)).max()
     assert highest - 1e-9 <= tree.upper_bound(50_000) <= highest + 2 * BOUND_SLACK
+
+
+@pytest.mark.parametrize("width", [1e-3, 1.0, 1e3])
+def test_every_cell_that_holds_mass_is_nearly_linear_and_the_others_are_left_alone(width: float) -> None:
+    """Whatever the units: a bump much narrower than the first cells, whose mass in a cell is known exactly."""
+    low, high, sd = np.array([-3 * width]), np.array([5 * width]), 0.004 * width
+    tree = tree_of(lambda points: -0.5 * (points[:, 0] / sd) ** 2, low, high)
+    first = len(tree.leaves)
+    tree.refine(10_000)
+    leaves = tree.leaves
+    ends = [tree.centres[leaves, 0] + side * tree.halves[leaves, 0] for side in (-1, 1)]
+    mass = stats.norm.cdf(ends[1] / sd) - stats.norm.cdf(ends[0] / sd)
+    wrong = tree.errors[leaves, 0] > LARGEST_ERROR
+    assert mass[wrong].max(initial=0.0) < NEGLIGIBLE_MASS
+    assert first < len(leaves) < 2 * first
+    assert wrong.any()  # far out, where the log density falls steeply
 
 
 def test_the_limit_of_cells_ends_the_refinement() -> None:

@@ -144,7 +144,9 @@ def test_auto_takes_the_grid_where_it_is_exact_and_says_why_where_it_is_not(monk
         monkeypatch.setattr(f"kdbirl.posterior.{module}.sample", named)
     own = Uniform(-1, 1).for_parameters(5)
     small = Auto(chains=2, warmup=70, draws=50)
-    assert small.sample(problem_of(Uniform(-1, 1)), 0, Silent()).sampler == "Grid"
+    exact = small.sample(problem_of(Uniform(-1, 1)), 0, Silent())
+    assert exact.sampler == "Grid"
+    assert exact.draws.shape == (2, 50, 5)
     three = Problem(Target.build(own, NoLikelihood()), own, np.eye(5)[:3])
     assert small.sample(three, 0, Silent()).sampler == "Grid"
     full = Problem(Target.build(own, NoLikelihood()), own, None)
@@ -223,6 +225,14 @@ def test_a_grid_that_fits_badly_is_corrected_by_rejection() -> None:
     assert 0.02 < result.facts["acceptance"] < 0.8
     waves = np.sin(600 * np.pi * result.draws)
     assert abs(waves.mean() - i1(1) / i0(1)) < Z_LIMIT * waves.std() / np.sqrt(waves.size)
+
+
+def test_a_single_draw_can_be_asked_for() -> None:
+    prior = Uniform(0, 1).for_parameters(1)
+    result = Grid(draws=1, chains=1).sample(Problem(Target.build(prior, NoLikelihood()), prior), 0, Silent())
+    assert result.draws.shape == (1, 1, 1)
+    assert 0 <= result.draws[0, 0, 0] <= 1
+    assert _bound(np.array([-3.0])) == (-3.0, 1.0)
 
 
 @pytest.mark.parametrize(("highest", "above"), [(2.0, 0), (0.9, 3)])

@@ -93,6 +93,14 @@ class TestFamilies:
             np.testing.assert_array_equal(parsed.for_parameters(1).parameters[key], value)
 
 
+@pytest.mark.parametrize("name", ["uniform", "truncated", "half-normal", "far tail"])
+def test_the_ends_of_the_support_belong_to_it(name: str) -> None:
+    prior, reference = FAMILIES[name]
+    ends = np.array([[float(end)] for end in reference.support() if np.isfinite(end)])
+    np.testing.assert_allclose(densities(prior.for_parameters(1), ends), reference.logpdf(ends[:, 0]), rtol=1e-9)
+    assert prior.for_parameters(1).contains(ends).all()
+
+
 def test_priors_are_themselves_and_can_be_keys() -> None:
     """Two priors of equal numbers are two priors: arrays have no single answer to whether they are equal."""
     several = [prior.for_parameters(2) for _ in range(2) for prior, _ in FAMILIES.values()]
@@ -284,6 +292,8 @@ class TestCustomPrior:
         prior = CustomPrior(triangle, 0, 1).for_parameters(2)
         values = densities(prior, np.array([[0.5, 0.25], [0.5, 1.5], [-0.1, 0.5]]))
         np.testing.assert_allclose(values, [np.log(0.5), -INFINITY, -INFINITY])
+        exponential = CustomPrior(lambda reward: -jnp.sum(reward), 0, 1).for_parameters(2)
+        np.testing.assert_array_equal(densities(exponential, np.array([[0.0, 0.0], [1.0, 1.0]])), [0.0, -2.0])
         assert prior.describe() == "triangle"
         assert prior.normal is None
 

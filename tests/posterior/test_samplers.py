@@ -334,6 +334,28 @@ def test_vi_is_right_on_a_normal_target(family: str) -> None:
         assert result.notes == ()
 
 
+def test_vi_does_not_mind_the_units_of_the_reward() -> None:
+    """In units of 1/1024 every number is 1024 times as large, and nothing else is different."""
+    draws = []
+    for unit in (1.0, 1024.0):
+        prior = Normal([0.0, 3.0 * unit], [unit, 0.1 * unit]).for_parameters(2)
+        likelihood = Quadratic(unit * np.array([0.7, 2.9]), np.array([[4.0, 15.0], [15.0, 100.0]]) / unit**2)
+        result = VI(steps=700, draws=50).sample(Problem(Target.build(prior, likelihood), prior), 0, Silent())
+        draws.append(result.draws / unit)
+    np.testing.assert_allclose(draws[0], draws[1], rtol=1e-6)
+
+
+def test_vi_reports_no_more_steps_than_it_takes() -> None:
+    seen: list[tuple[int, int]] = []
+
+    class Recorder(Silent):
+        def update(self, name: str, done: int, total: int, note: str = "") -> None:
+            seen.append((done, total))
+
+    VI(steps=700, draws=50).sample(gaussian_problem()[0], 0, Recorder())
+    assert seen == [(500, 700), (700, 700)]
+
+
 @pytest.mark.parametrize("k", [0.2, 0.5, 1.0])
 def test_k_hat_is_the_tail_of_the_weights(k: float) -> None:
     """Weights u^-k have a Pareto tail of just that k; the 190 largest estimate it within (1 + k) / sqrt(190)."""
