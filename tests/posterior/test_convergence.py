@@ -108,6 +108,15 @@ def test_more_than_one_divergence_in_a_hundred_is_severe(divergences: int, colou
     assert found.sentence.startswith("Do not use these draws yet." if colour == "red" else "Use these draws with care.")
 
 
+def test_one_severe_finding_among_others_makes_the_card_red() -> None:
+    draws = independent()
+    draws[0, :, 1] += 3
+    found = assess(draws, NAMES, "NUTS", {"diverging": np.arange(4000).reshape(4, 1000) < 7})
+    assert "7 of 4000 draws diverged" in found.sentence
+    assert found.colour == "red"
+    assert found.sentence.startswith("Do not use these draws yet.")
+
+
 @pytest.mark.parametrize(("shift", "colour"), [(0.5, "amber"), (1.5, "red")])
 def test_chains_that_disagree_a_little_are_to_be_used_with_care(shift: float, colour: str) -> None:
     draws = independent(draws=4000)

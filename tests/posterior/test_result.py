@@ -244,6 +244,8 @@ def test_the_rest_may_be_left_out() -> None:
     posterior = Posterior(np.zeros((1, 10, 2)), ("a", "b"), "BIRL", "Metropolis", 1)
     assert posterior.prior_draws.shape == (0, 2)
     assert posterior.task_rewards.shape == (0, 2)
+    assert posterior.expert_features.shape == (0, 0)
+    assert posterior.feature_names == ()
     assert posterior.h is None
     assert replace(posterior, seed=2).seed == 2
 

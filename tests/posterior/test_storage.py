@@ -178,6 +178,12 @@ def test_log_likelihood_of_many_repeated_rows_is_kept_by_distinct_row(
     assert round_trip(posterior, tmp_path / "posterior.nc") == posterior
 
 
+def test_log_likelihood_of_rows_that_do_not_repeat_is_kept_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However large: by distinct row it would be no smaller, and ArviZ's functions look for demonstrations."""
+    monkeypatch.setattr(storage, "LARGEST_LOG_LIKELIHOOD", 1)
+    assert list(make(rows=4, distinct=4).to_arviz()["log_likelihood"].data_vars) == ["demonstrations"]
+
+
 def test_reward_features_come_back(tmp_path: Path) -> None:
     rows = Demonstrations(states=np.array([0, 2, 1]), n_states=3)
     posterior = make(draws=np.random.default_rng(0).normal(size=(2, 40, 3)), reward_features=OneHotStates().fit(rows))
