@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,9 +98,21 @@ def _write_tables(folder: Path) -> None:
     (folder / "expert.csv").write_text("\n".join(["x", *(f"{x:.4f}" for x in 0.5 + 0.1 * rng.normal(size=6))]) + "\n")
 
 
-@pytest.fixture(scope="module")
-def studio(runs: Path) -> Iterator[Served]:
-    command = [sys.executable, "-m", "kdbirl", "studio", str(runs), "--json"]
+STARTED = "from kdbirl import cli; cli.main()"
+LEAKING = f"""
+from http.server import BaseHTTPRequestHandler
+parse, lost = BaseHTTPRequestHandler.parse_request, []
+def parse_request(self):
+    lost.append(b"x" * 65536)
+    return parse(self)
+BaseHTTPRequestHandler.parse_request = parse_request
+{STARTED}
+"""
+
+
+@contextmanager
+def served(runs: Path, program: str = STARTED) -> Iterator[Served]:
+    command = [sys.executable, "-c", program, "studio", str(runs), "--json"]
     environment = os.environ | {"PYTHONPATH": str(Path(kb.__file__).parents[1]), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
@@ -109,6 +122,12 @@ def studio(runs: Path) -> Iterator[Served]:
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def studio(runs: Path) -> Iterator[Served]:
+    with served(runs) as one:
+        yield one
 
 
 CHEAP = ["/", "/report?run=seed-0", "/report?run=seed-1", "/tasks?run=seed-0"]
@@ -124,14 +143,30 @@ def assert_everyone_is_served(studio: Served, paths: list[str]) -> None:
     assert studio.process.poll() is None
 
 
-def test_200_at_once_get_the_same_pages(studio: Served) -> None:
-    """The first waves make threads' stacks and the allocator's arenas, more of them the busier the machine is; 40 kB
-    that were lost with each request would show in every wave."""
+def memory_after_waves(studio: Served) -> list[int]:
+    """Waves of requests, at least three and at most nine, until one of them adds less than 8 MiB.
+
+    The first ones make threads' stacks and the allocator's arenas, more of them the busier the machine is.
+    """
     memory = [studio.bytes_of_memory()]
     while len(memory) < 4 or (memory[-1] - memory[-2] >= 8 * MEBIBYTE and len(memory) < 10):
         assert_everyone_is_served(studio, CHEAP)
         memory.append(studio.bytes_of_memory())
+    return memory
+
+
+def test_200_at_once_get_the_same_pages_and_memory_settles(studio: Served) -> None:
+    memory = memory_after_waves(studio)
     assert memory[-1] - memory[-2] < 8 * MEBIBYTE, memory
+    assert memory[-1] - memory[0] < 192 * MEBIBYTE, memory  # a stack and an arena for each of 200 threads
+
+
+def test_a_leak_of_64_kilobytes_a_request_would_be_seen(runs: Path) -> None:
+    """The control: a server that keeps as much of each of its requests does not settle."""
+    with served(runs, LEAKING) as leaking:
+        memory = memory_after_waves(leaking)
+    assert len(memory) == 10
+    assert memory[-1] - memory[-2] >= 8 * MEBIBYTE, memory
 
 
 @pytest.mark.long
