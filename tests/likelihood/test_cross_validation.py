@@ -10,7 +10,7 @@ from kdbirl.errors import InputError
 from kdbirl.likelihood import cross_validation
 from kdbirl.likelihood.bandwidths import Bandwidths, by_rule
 from kdbirl.likelihood.ckde import CKDE
-from kdbirl.likelihood.cross_validation import FACTORS, TIE
+from kdbirl.likelihood.cross_validation import FACTORS, TIE, _log_sums
 from kdbirl.likelihood.kernels import Categorical, Kernel, ProductKernel, UserKernel, on_columns
 
 from .problems import named
@@ -223,3 +223,18 @@ def test_a_compact_kernel_is_given_a_width_that_reaches_every_row() -> None:
     for k in range(5):
         nearest = np.abs(rows[tasks == k][:, None] - rows[tasks != k][None]).min(axis=1)
         assert nearest.max() < result.h[0]
+
+
+def test_a_compact_reward_kernel_is_given_a_width_that_reaches_another_task() -> None:
+    """Rows that no other task explains, because none is within reach, are not explained at all."""
+    rows, tasks, rewards = smooth(seed=11)
+    ckde = CKDE.from_rows(rows, tasks, rewards, on_columns(GAUSSIAN, ("x",), {}), named("epanechnikov", "euclidean"))
+    result = by_rule("cv", ckde)
+    apart = np.abs(rewards - rewards.T) + np.where(np.eye(len(rewards)) > 0, np.inf, 0.0)
+    assert by_rule("median", ckde).h_reward * FACTORS[0] < apart.min()  # too narrow for all of them is tried, too
+    assert result.h_reward > apart.min(axis=1).max()
+
+
+def test_scores_of_rows_far_from_all_others_do_not_underflow() -> None:
+    terms = np.array([[-1000.0, -1001.0, -np.inf], [-np.inf, 900.0, 901.0], [-np.inf, -np.inf, -np.inf]])
+    np.testing.assert_allclose(_log_sums(terms), np.logaddexp.reduce(terms, axis=1), rtol=1e-15)

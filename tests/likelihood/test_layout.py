@@ -7,7 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from kdbirl.errors import FileProblem
 from kdbirl.likelihood import cluster_rows, kernel_sums
+from kdbirl.likelihood.all_rows import MissingRows
 from kdbirl.likelihood.ckde import CKDE, TaskMixture
 from kdbirl.likelihood.cluster_rows import RowsInMemory
 from kdbirl.likelihood.distinct import collapse_by_task, distinct_rows
@@ -262,3 +264,17 @@ def test_a_mixture_out_of_reach_is_minus_infinity_with_gradient_zero() -> None:
             value, gradient = jax.jit(jax.value_and_grad(lambda b, mixture=mixture: mixture(b)[0]))(np.full(2, -np.inf))
             assert value == -np.inf
             assert np.isfinite(gradient).all()
+
+
+def test_searches_over_bandwidths_do_not_ask_for_all_rows() -> None:
+    """Of a bank that is too large for memory they see the rows that are held, which need not be all."""
+    of = problem()
+    held = estimator(of, GAUSSIAN, GAUSSIAN)
+    large = replace(held, all_rows=MissingRows(np.array([70, 20, 40]), "they are gone"))
+    np.testing.assert_array_equal(large.rows_per_task, [70, 20, 40])
+    with pytest.raises(FileProblem, match="they are gone"):
+        large.likelihood(of.expert, H, 0.5, BOX)
+    np.testing.assert_array_equal(large.in_memory.rows_per_task, held.rows_per_task)
+    found, expected = (values(ckde.likelihood(of.expert, H, 0.5, BOX), of.asked) for ckde in (large.in_memory, held))
+    np.testing.assert_array_equal(found, expected)
+    assert held.in_memory is held

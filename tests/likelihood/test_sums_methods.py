@@ -6,7 +6,7 @@ from math import factorial
 import numpy as np
 import pytest
 from scipy.interpolate import BarycentricInterpolator
-from scipy.special import eval_hermitenorm
+from scipy.special import eval_hermitenorm, roots_hermitenorm
 
 import kdbirl as kb
 from kdbirl.errors import InputError
@@ -73,12 +73,13 @@ def test_rows_some_bandwidths_away_from_condensed_boxes_are_summed_within_the_to
     np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 3, 30.0), atol=1e-3)
 
 
-def test_heavy_boxes_that_the_first_round_does_not_look_at_are_not_forgotten():
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
+def test_heavy_boxes_that_the_first_round_does_not_look_at_are_not_forgotten(size):
     """Six boxes just beyond its reach of 7 together outweigh the row at the expert's own place; none does alone."""
     gap, beside = 2.0 - 1e-3, [8.0 - 1e-3, 9.01, 10.0 + 1e-3]
     heavy = [[gap, y] for y in beside] + [[x, gap] for x in beside]
     places = np.array([[0.0, 0.0], [20.0, 20.0], [9.01, 9.01], *heavy])
-    rows, weights = np.repeat(places, 12, axis=0), np.repeat([1.0, 1.0, 1.0, *[7e9] * 6], 12)
+    rows, weights = np.repeat(places, 12, axis=0), size * np.repeat([1.0, 1.0, 1.0, *[7e9] * 6], 12)
     tasks, expert = np.zeros(len(rows), int), places[2:3]
     found, far = boxed_log_sums(expert, Boxes.of(rows, weights, tasks, 1, 1.0), 0.1)
     assert not far.any()
@@ -149,12 +150,13 @@ def test_boxes_near_a_row_are_those_within_reach(reach, offset):
 @pytest.mark.parametrize("a", [0.3, 1.0])
 def test_the_remainder_is_that_of_interpolation(a):
     """Its largest derivative is found by trying; f(c + s) on [-a, a] is then interpolated no worse than it says."""
-    far_out = np.linspace(0, 15, 30_001)
+    places = (0.0, 0.4, 1.5, 3.0, 5.0, 8.0)
+    far_out = np.concatenate([np.linspace(0, 15, 3001), places, roots_hermitenorm(ORDER + 1)[0]])
     derivative = np.abs(eval_hermitenorm(ORDER, far_out)) * np.exp(-0.5 * far_out**2)
-    for t in (0.0, 0.4, 1.5, 3.0, 5.0, 8.0):
+    for t in places:
         bound = _remainder(np.array(t), a) * np.exp(-0.5 * t**2)
         largest = derivative[far_out >= t].max()
-        assert bound == pytest.approx(2 * (a / 2) ** ORDER / factorial(ORDER) * largest, rel=1e-5)
+        assert bound == pytest.approx(2 * (a / 2) ** ORDER / factorial(ORDER) * largest, rel=1e-9)
         nodes, between = chebyshev_nodes(np.array([a]))[:, 0], np.linspace(-a, a, 501)
         polynomial = BarycentricInterpolator(nodes, np.exp(-0.5 * (t + a + nodes) ** 2))
         error = np.abs(polynomial(between) - np.exp(-0.5 * (t + a + between) ** 2)).max()
