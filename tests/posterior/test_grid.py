@@ -95,6 +95,17 @@ def test_any_other_prior_is_drawn_and_accepted_by_its_likelihood(prior: Prior) -
     assert result.facts["acceptance"] == pytest.approx(np.exp(logs - highest).mean(), rel=0.35)
 
 
+def test_the_priors_box_may_lie_anywhere() -> None:
+    """Rewards and all that is known of them are 40 larger, and so are the draws."""
+    draws = []
+    for shift in (0.0, 40.0):
+        own = Uniform(shift - 1, shift + 1).for_parameters(5)
+        seen = Informed(DIRECTIONS, CENTRE + DIRECTIONS @ np.full(5, shift), ROOT)
+        result = Grid(draws=100, chains=1).sample(Problem(Target.build(own, seen), own, DIRECTIONS), 0, Silent())
+        draws.append(result.draws - shift)
+    np.testing.assert_allclose(draws[0], draws[1], atol=1e-9)
+
+
 @pytest.mark.parametrize("prior", [Uniform(-1, 1), Normal(0.0, 1.0)])
 def test_where_nothing_is_informed_the_prior_is_drawn(prior: Prior) -> None:
     own = prior.for_parameters(5)

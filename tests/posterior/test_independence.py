@@ -8,15 +8,19 @@ from scipy import stats
 
 from kdbirl.posterior.independence import (
     _or_equal,
+    _Run,
+    _Stack,
     _starts,
     accepted_enough,
     accepted_places,
     effective_share,
     longest_stays,
 )
-from kdbirl.posterior.proposals import CENTRES, Proposal, drawn, fitted_proposal, freedom, log_density
+from kdbirl.posterior.proposals import CENTRES, WIDE, Proposal, drawn, fitted_proposal, freedom, log_density
 from kdbirl.posterior.sampler import Draws
 from kdbirl.precision import float64
+
+from .problems import setting
 
 MEAN, COVARIANCE = np.array([1.0, -2.0]), np.array([[1.5, 0.4], [0.4, 0.3]])
 
@@ -73,6 +77,17 @@ def test_the_priors_share_is_part_of_the_density() -> None:
 def test_the_exponent_of_the_kernels_is_a_whole_number(q: int) -> None:
     assert (freedom(q) + q) % 2 == 0
     assert freedom(q) in (6, 7)
+
+
+@pytest.mark.parametrize("q", [1, 2, 4, 7])
+def test_the_width_of_the_kernels_is_silvermans(q: int) -> None:
+    """As SciPy has it; the wide kernel is wider. Points without weight do not count, nor more points than kernels."""
+    points = np.random.default_rng(0).normal(size=(400, q))
+    for count, effective in ((100, 100), (400, CENTRES)):
+        logs = np.where(np.arange(400) < count, 0.0, -np.inf)
+        expected = stats.gaussian_kde(points[:effective].T).silverman_factor()
+        proposal = fitted_proposal(points, logs, 0.1, np.random.default_rng(1))
+        assert proposal.width == pytest.approx(WIDE / min(expected, 0.95))
 
 
 def test_few_and_equal_points_still_give_a_proposal() -> None:
@@ -163,3 +178,14 @@ def test_chains_start_at_points_drawn_by_their_weights() -> None:
 def test_chains_are_kept_where_all_three_signs_are_good(changed: dict[str, float], enough: bool) -> None:
     facts = {"acceptance": 0.25, "effective_share": 0.2, "longest_stay": 100} | changed
     assert accepted_enough(Draws(np.zeros((4, 1000, 2)), {}, "Independence", (), facts)) is enough
+
+
+@float64
+def test_starting_points_are_weighed_by_the_proposals_that_the_chains_use() -> None:
+    """With weights of an earlier proposal a chain would leave its first point too easily, or never."""
+    problem = setting("corner").problem
+    run = _Run(_Stack.of([problem.target]), problem.target, problem.prior, [np.random.default_rng(0)])
+    run.fit()
+    now = run._evaluated(run._round.points)
+    np.testing.assert_allclose(run._round.logs, now.logs, rtol=1e-12, atol=1e-12)
+    assert effective_share(now.logs)[0] > 0.4

@@ -330,3 +330,9 @@ class TestCustomPrior:
     def test_a_density_of_the_wrong_shape_is_named(self) -> None:
         with pytest.raises(InputError, match="returns one number"):
             densities(CustomPrior(lambda r: r, 0, 1).for_parameters(2), np.full((1, 2), 0.5))
+
+    def test_a_density_in_another_precision_is_taken_to_that_of_the_reward(self) -> None:
+        prior = CustomPrior(lambda reward: jnp.float32(0.3), 0, 1).for_parameters(2)
+        value = densities(prior, np.full((1, 2), 0.5))
+        assert value.dtype == np.float64
+        assert value[0] == np.float32(0.3)

@@ -108,6 +108,7 @@ def test_names_may_hold_operators_quotes_spaces_and_numbers() -> None:
     assert posterior.probability("a < b < it's > 'x'") == np.mean(columns[0] < columns[1])
     assert posterior.probability("a < b > 0") == np.mean(columns[0] > columns[3])  # a name comes before a number
     assert posterior.probability("' lead' <= 0.5") == np.mean(columns[2] <= 0.5)
+    assert make(names=("", "b", "c")).probability("<0.5") == np.mean(make().flat[:, 0] < 0.5)
 
 
 @pytest.mark.parametrize(

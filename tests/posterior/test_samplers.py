@@ -425,6 +425,11 @@ def test_every_count_of_every_sampler_is_at_least_one(sampler: Sampler, name: st
     assert getattr(replace(sampler, **{name: 1}), name) == 1  # type: ignore[type-var]
 
 
+def test_samplers_give_the_same_number_of_draws_unless_told() -> None:
+    several = (Auto(), NUTS(), HMC(), Metropolis(), Grid(), Independence())
+    assert {(sampler.chains, sampler.draws) for sampler in several} == {(4, VI().draws // 4)}
+
+
 def test_so_many_draws_that_they_cannot_fit_are_refused() -> None:
     for make in (lambda: NUTS(chains=10**6, draws=10**6), lambda: SMC(particles=10**7, runs=10**6)):
         with pytest.raises(InputError, match="so many draws do not fit"):

@@ -158,3 +158,10 @@ def test_a_density_without_gradient_is_named() -> None:
     prior = Uniform(0, 1).for_parameters(2)
     with pytest.raises(SamplingError, match="is without a gradient at each of"):
         starting_points(Target.build(prior, Kinked()), prior, 4, 0, differentiable=True)
+
+
+@float64
+def test_no_data_has_no_rows_and_says_nothing() -> None:
+    reward = jnp.asarray([0.3, 0.7])
+    assert NoLikelihood()(reward) == 0.0
+    assert NoLikelihood().pointwise(reward).shape == (0,)
