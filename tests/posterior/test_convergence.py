@@ -140,6 +140,13 @@ def test_effective_draws_at_their_limit_are_not_over_it() -> None:
     assert "as few as 400 effective draws in the tails of 4000 (over 400 are wanted)" in found.sentence
 
 
+@pytest.mark.parametrize(("worst", "severe"), [(39.9, True), (40.1, False)])
+def test_fewer_than_a_tenth_of_the_effective_draws_wanted_is_severe(worst: float, severe: bool) -> None:
+    (found,) = _inefficient(np.array([900.0, worst]), np.array([900.0, 90.0]), ("w1", "w2"), 400.0, (4, 1000, 2))
+    assert found.sentence.startswith("'w2' has as few as 40 effective draws in the bulk")
+    assert found.severe == severe
+
+
 def test_the_worst_of_two_bad_parameters_comes_first() -> None:
     draws = independent()
     draws[0, :, 0] += 1
