@@ -10,7 +10,7 @@ from kdbirl.errors import InputError
 from kdbirl.likelihood import cross_validation
 from kdbirl.likelihood.bandwidths import Bandwidths, by_rule
 from kdbirl.likelihood.ckde import CKDE
-from kdbirl.likelihood.cross_validation import FACTORS, TIE, _log_sums
+from kdbirl.likelihood.cross_validation import FACTORS, TIE, _log_sums, _scored_rows, _thinned
 from kdbirl.likelihood.kernels import Categorical, Kernel, ProductKernel, UserKernel, on_columns
 
 from .problems import named
@@ -238,3 +238,17 @@ def test_a_compact_reward_kernel_is_given_a_width_that_reaches_another_task() ->
 def test_scores_of_rows_far_from_all_others_do_not_underflow() -> None:
     terms = np.array([[-1000.0, -1001.0, -np.inf], [-np.inf, 900.0, 901.0], [-np.inf, -np.inf, -np.inf]])
     np.testing.assert_allclose(_log_sums(terms), np.logaddexp.reduce(terms, axis=1), rtol=1e-15)
+
+
+def test_no_row_is_scored_twice_or_held_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row occurs as often as its weight says, and is sampled no more often than that."""
+    weights = np.repeat([1.0, 3.0], 500)
+    scored = np.bincount(_scored_rows(weights, seed=0), minlength=1000)
+    assert scored.sum() == cross_validation.SCORED_ROWS
+    assert (scored <= weights).all()
+    assert scored[500:].sum() == pytest.approx(750, abs=60)  # hypergeometric with sd 9.7
+    rows, tasks, rewards = smooth(seed=12)
+    monkeypatch.setattr(cross_validation, "BANK_ROWS", 300)
+    held, _, of_task = _thinned(bank(rows, tasks, rewards), seed=0)
+    assert len(np.unique(held)) == 300
+    assert (np.diff(of_task) >= 0).all()

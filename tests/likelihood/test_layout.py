@@ -101,6 +101,16 @@ def test_tiles_hold_every_row_once_and_pad_with_weight_zero(repeats: int) -> Non
     assert not real.reshape(-1, 16)[len(tiles.tasks) :].any()
 
 
+@pytest.mark.parametrize(("m", "n"), [(150, 21), (20_000, 512), (20_000, 8)])
+def test_a_step_of_the_scan_is_no_larger_than_it_may_be_and_few_tiles_are_padding(m: int, n: int) -> None:
+    _, rows, weights, tasks = bank(m)
+    tiles = tiled(rows, weights, tasks, width=16, n=n)
+    steps, group = tiles.rows.shape[:2]
+    assert group * 16 * n <= kernel_sums.PAIRS_PER_STEP
+    assert len(tiles.tasks) <= steps * group <= (len(tiles.tasks) + group) * (1 + 2**-5)
+    assert steps == 1 or 2 * group * 16 * n > kernel_sums.PAIRS_PER_STEP  # and no smaller than it need be
+
+
 def test_padding_wastes_little() -> None:
     sizes = [padded_size(n) for n in range(1, 2000)]
     assert all(n <= size <= max(8, 1.5 * n) for n, size in enumerate(sizes, start=1))

@@ -11,7 +11,7 @@ from scipy.special import eval_hermitenorm, roots_hermitenorm
 import kdbirl as kb
 from kdbirl.errors import InputError
 from kdbirl.likelihood.boxed_sums import _Block, _remainder, boxed_log_sums
-from kdbirl.likelihood.boxes import ORDER, Boxes, chebyshev_nodes, node_weights
+from kdbirl.likelihood.boxes import FILL, ORDER, Boxes, chebyshev_nodes, node_weights
 from kdbirl.likelihood.kernel_sums import SINGLE_ERROR, task_log_sums
 from kdbirl.likelihood.kernels import as_kernel, on_columns
 
@@ -183,6 +183,15 @@ def test_boxes_hold_every_row_once():
     back = 0.4 * (points + boxes.centre[box][:, None])[kept]
     np.testing.assert_allclose(np.sort(back, axis=0), np.sort(rows, axis=0), atol=1e-5)
     assert (np.abs(points) <= boxes.half + 1e-6).all()
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_boxes_grow_where_rows_are_sparse_so_that_padding_stays_bounded(d):
+    """Hardly two rows would share a box of two bandwidths, and each box is padded to a block of 32 points."""
+    _, rows, weights, tasks = problem(d, m=1000)
+    boxes = Boxes.of(rows, weights, tasks, 3, 1e-4)
+    assert boxes.weights.size <= FILL * len(rows)
+    np.testing.assert_allclose(boxes.mass.sum(axis=0), np.bincount(tasks, weights))
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])

@@ -172,8 +172,10 @@ def test_log_likelihood_of_many_repeated_rows_is_kept_by_distinct_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     posterior = make(rows=50, distinct=4)
-    assert posterior.to_arviz()["log_likelihood"]["demonstrations"].shape == (2, 40, 50)
-    monkeypatch.setattr(storage, "LARGEST_LOG_LIKELIHOOD", 2 * 40 * 49)
+    for largest in (storage.LARGEST_LOG_LIKELIHOOD, 2 * 40 * 50):  # up to and including this many
+        monkeypatch.setattr(storage, "LARGEST_LOG_LIKELIHOOD", largest)
+        assert posterior.to_arviz()["log_likelihood"]["demonstrations"].shape == (2, 40, 50)
+    monkeypatch.setattr(storage, "LARGEST_LOG_LIKELIHOOD", 2 * 40 * 50 - 1)
     assert posterior.to_arviz()["log_likelihood"]["distinct_demonstrations"].shape == (2, 40, 4)
     assert round_trip(posterior, tmp_path / "posterior.nc") == posterior
 
