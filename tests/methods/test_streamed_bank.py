@@ -124,6 +124,29 @@ def test_finished_sums_are_kept_and_not_made_again(large, directory, frame, tmp_
     np.testing.assert_array_equal(found[0], found[2])
 
 
+def test_only_the_last_tables_are_kept(large, directory, frame, monkeypatch):
+    """Rows are read again for a table that was asked for long ago, not for one of just now; memory stays bounded."""
+    calls, real = [], streamed_rows.task_log_sums
+    monkeypatch.setattr(streamed_rows, "task_log_sums", lambda *given: calls.append(1) or real(*given))
+    model = fitted(kb.stream_task_bank(directory, **CONTINUOUS, block_rows=3000))
+    several = [expert(frame[500 * i :], rows=8) for i in range(streamed_rows.TABLES_KEPT + 1)]
+
+    def asked(shown):
+        calls.clear()
+        return model.log_likelihood(shown, POINTS), len(calls)
+
+    found = [asked(shown) for shown in several]
+    assert all(count > 0 for _, count in found)
+    for i in (-1, 1):
+        value, count = asked(several[i])
+        np.testing.assert_array_equal(value, found[i][0])
+        assert count == 0
+    value, count = asked(several[0])
+    np.testing.assert_array_equal(value, found[0][0])
+    assert count > 0
+    assert len(model.fitted.ckde.all_rows._kept) == streamed_rows.TABLES_KEPT
+
+
 def test_a_bank_without_a_summary_is_what_is_sent_to_others(directory):
     bank = kb.stream_task_bank(directory, **CONTINUOUS)
     bank.summary(0)
