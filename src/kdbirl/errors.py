@@ -51,6 +51,11 @@ def _shortened(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
 
 
+def quoted(value: object) -> str:
+    """A cell of somebody's table as a message shows it: in quotes, and only the beginning of a long one."""
+    return repr(_shortened(str(value)))
+
+
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """`" Did you mean 'x'?"` for a near candidate, or the list of what there is: a far-off guess only misleads."""
     known = [_shortened(str(c)) for c in candidates]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from kdbirl.errors import InputError, did_you_mean
+from kdbirl.errors import InputError, did_you_mean, quoted
 
 # Above this, neighbouring floats are more than one apart: "integral" says nothing any more.
 LARGEST_CODE = 2.0**53
@@ -73,7 +73,7 @@ def as_numbers(array: np.ndarray, names: Sequence[str], what: str) -> Float[np.n
     except (ValueError, TypeError):
         row, column = next(i for i in np.ndindex(table.shape) if not _is_number(table[i]))
         name = names[column] if column < len(names) else str(column)
-        shown = repr(str(table[row, column]))
+        shown = quoted(table[row, column])
         raise InputError(f"{what}: row {row + 1}, column {name!r} is {shown}, which is not a number.") from None
     check_finite(numbers, names, what)
     return numbers + 0.0  # -0.0 becomes 0.0: equal rows must have equal bytes

@@ -7,7 +7,7 @@ import polars as pl
 from jaxtyping import Bool, Float, Int
 
 from kdbirl.demos.tables import Part, Table
-from kdbirl.errors import InputError, did_you_mean
+from kdbirl.errors import InputError, did_you_mean, quoted
 
 MISSING = ("", "na", "n/a", "nan", "null", "none")
 TRUE, FALSE = ("true", "t", "yes", "1", "1.0"), ("false", "f", "no", "0", "0.0")
@@ -48,8 +48,8 @@ def check_finite(table: Table, name: str, array: Float[np.ndarray, " rows"]) -> 
 
 
 def not_a_number(table: Table, name: str, row: int, hint: str = "") -> InputError:
-    text = str(table.column(name)[row])
-    return InputError(f"{table.place(row)}, column {name!r} is {text!r}, which is not a number.{hint}")
+    shown = quoted(table.column(name)[row])
+    return InputError(f"{table.place(row)}, column {name!r} is {shown}, which is not a number.{hint}")
 
 
 def parsed(table: Table, name: str) -> tuple[pl.Series, pl.Series]:
@@ -60,8 +60,8 @@ def parsed(table: Table, name: str) -> tuple[pl.Series, pl.Series]:
         if commas.any() and text.str.contains(".", literal=True).any() and _numeric(text):
             row = first_true(commas)
             raise InputError(
-                f"{table.place(row)}, column {name!r} is {text[row]!r}, but other cells there have a decimal point; "
-                f"use one or the other throughout."
+                f"{table.place(row)}, column {name!r} is {quoted(text[row])}, but other cells there have a decimal "
+                f"point; use one or the other throughout."
             )
         text = text.str.replace(",", ".", literal=True)
     values = text.cast(pl.Float64, strict=False)
@@ -171,7 +171,7 @@ def flags(table: Table, name: str) -> Bool[np.ndarray, " rows"]:
     bad = ~text.fill_null("").is_in(TRUE + FALSE)
     if bad.any():
         row = first_true(bad)
-        raise InputError(f"{table.place(row)}, column {name!r} is {series[row]!r}; expected true or false.")
+        raise InputError(f"{table.place(row)}, column {name!r} is {quoted(series[row])}; expected true or false.")
     return text.is_in(TRUE).to_numpy()
 
 
@@ -193,6 +193,5 @@ def steps(table: Table, name: str) -> np.ndarray:
 
 
 def outside_declared(table: Table, name: str, row: int, value: str, levels: Sequence[str]) -> InputError:
-    return InputError(
-        f"{table.place(row)}, column {name!r} is {value!r}, outside the declared set.{did_you_mean(value, levels)}"
-    )
+    near = did_you_mean(value, levels)
+    return InputError(f"{table.place(row)}, column {name!r} is {quoted(value)}, outside the declared set.{near}")

@@ -11,7 +11,7 @@ from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.demos.rewards import as_rewards
 from kdbirl.demos.tables import Table, load_table
 from kdbirl.demos.variables import variable
-from kdbirl.errors import InputError, did_you_mean
+from kdbirl.errors import InputError, did_you_mean, quoted
 
 
 def read_demonstrations(
@@ -231,7 +231,7 @@ def _refuse_repeats(
     """A task may stand in several rows only where its reward columns were named, and say the same in all of them."""
     for row in rows[:1].tolist():
         raise InputError(
-            f"{table.place(row)}, column {task!r}: task {names[row]!r} {what} in row {int(first[row]) + 1}; "
+            f"{table.place(row)}, column {task!r}: task {quoted(names[row])} {what} in row {int(first[row]) + 1}; "
             "each task has exactly one reward vector. (Rewards may stand in every row of a training table, the same "
             "within a task, if their columns are named.)"
         )
