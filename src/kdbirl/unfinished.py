@@ -70,8 +70,8 @@ def sole_user(directory: Path, shown: Path | None = None) -> Iterator[None]:
                     f"{shown or directory} is in use: another process is writing there; wait for it, or choose "
                     "another directory."
                 ) from problem
-        for left in directory.glob(".*.unfinished"):
-            _remove(left)
+        for left in list(directory.rglob(".*.unfinished")):
+            _remove(left)  # what a killed process was writing
         yield
     finally:
         os.close(handle)

@@ -130,6 +130,17 @@ def test_a_mistake_leaves_nothing_behind(folder):  # noqa: F811
     assert everything(folder) == before
 
 
+def test_who_has_a_directory_alone_removes_what_a_killed_process_was_writing(tmp_path):
+    left = [tmp_path / ".index.html.0a1b2c3d.unfinished", tmp_path / "fig3" / ".fig3.svg.0a1b2c3d.unfinished"]
+    kept = [tmp_path / "index.html", tmp_path / "fig3" / "fig3.svg"]
+    (tmp_path / "fig3").mkdir()
+    for path in (*left, *kept):
+        path.write_text("x")
+    with sole_user(tmp_path):
+        assert not any(path.exists() for path in left)
+    assert all(path.exists() for path in kept)
+
+
 def test_what_a_killed_process_was_writing_is_swept(tmp_path):
     (tmp_path / ".run.0a1b2c3d.unfinished").mkdir()
     (tmp_path / ".other.0a1b2c3d.unfinished").mkdir()
