@@ -1,6 +1,6 @@
 """Mutation testing of likelihood/ and posterior/: do the tests notice a small fault?
 
-    python scripts/mutants.py map WORK                         once: which test calls which function, in how many seconds
+    python scripts/mutants.py map WORK                         once: which test calls which function, and for how long
     python scripts/mutants.py run WORK TABLE [SIZE [SEED]]     judge SIZE (320) mutants drawn at random; resumes
     python scripts/mutants.py again WORK TABLE [SIZE [SEED]]   ask the survivors more tests, and those that are new
 
