@@ -53,7 +53,7 @@ def _shortened(name: str) -> str:
 
 def quoted(value: object) -> str:
     """A cell of somebody's table as a message shows it: in quotes, and only the beginning of a long one."""
-    return repr(_shortened(str(value)))
+    return repr(_shortened(value)) if isinstance(value, str) else _shortened(str(value))
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:

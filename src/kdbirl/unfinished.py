@@ -50,10 +50,10 @@ def resumable(directory: Path, asked: Mapping[str, Any]) -> Iterator[None]:
 
 
 @contextmanager
-def sole_user(directory: Path, shown: Path | None = None) -> Iterator[None]:
+def sole_user(directory: Path, shown: Path | None = None, *, below: bool = False) -> Iterator[None]:
     """Refuse a second process on the same directory. The lock is the kernel's: it ends with the process, however.
 
-    Where a file system has no locks, there is none.
+    Where a file system has no locks, there is none. below: the subdirectories are this process's alone, too.
     """
     import fcntl  # POSIX
 
@@ -70,7 +70,7 @@ def sole_user(directory: Path, shown: Path | None = None) -> Iterator[None]:
                     f"{shown or directory} is in use: another process is writing there; wait for it, or choose "
                     "another directory."
                 ) from problem
-        for left in list(directory.rglob(".*.unfinished")):
+        for left in list((directory.rglob if below else directory.glob)(".*.unfinished")):
             _remove(left)  # what a killed process was writing
         yield
     finally:

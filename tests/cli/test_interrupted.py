@@ -131,13 +131,16 @@ def test_a_mistake_leaves_nothing_behind(folder):  # noqa: F811
 
 
 def test_who_has_a_directory_alone_removes_what_a_killed_process_was_writing(tmp_path):
-    left = [tmp_path / ".index.html.0a1b2c3d.unfinished", tmp_path / "fig3" / ".fig3.svg.0a1b2c3d.unfinished"]
+    left, deeper = tmp_path / ".index.html.0a1b2c3d.unfinished", tmp_path / "fig3" / ".fig3.svg.0a1b2c3d.unfinished"
     kept = [tmp_path / "index.html", tmp_path / "fig3" / "fig3.svg"]
     (tmp_path / "fig3").mkdir()
-    for path in (*left, *kept):
+    for path in (left, deeper, *kept):
         path.write_text("x")
-    with sole_user(tmp_path):
-        assert not any(path.exists() for path in left)
+    with sole_user(tmp_path):  # others may be at work in the subdirectories
+        assert not left.exists()
+        assert deeper.exists()
+    with sole_user(tmp_path, below=True):
+        assert not deeper.exists()
     assert all(path.exists() for path in kept)
 
 

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from kdbirl.demos import grid_counts
-from kdbirl.demos.grid_counts import MOST_CELLS, WEIGHT, GridCounts, GridTally
+from kdbirl.demos.grid_counts import MOST_CELLS, WEIGHT, GridTally
 
 NAMES = ("task", "state", "action")
 KINDS = {
@@ -32,6 +32,11 @@ def frame_of(dtype, lows, rows=500, seed=0):
     return pl.DataFrame(dict(zip(NAMES, columns, strict=True)))
 
 
+def counted(frame, names):
+    tally = GridTally(names)
+    return tally.grid if tally.add(frame) else None
+
+
 def one_by_one(*frames):
     return Counter(row for frame in frames for row in frame.select(NAMES).rows())
 
@@ -48,7 +53,7 @@ def told(counts):
 def test_every_row_is_counted_once(kind, chunk, monkeypatch):
     monkeypatch.setattr(grid_counts, "CHUNK", chunk)
     frame = frame_of(*KINDS[kind])
-    counts = GridCounts.of(frame, NAMES)
+    counts = counted(frame, NAMES)
     assert told(counts) == one_by_one(frame)
     assert counts.occupied == len(one_by_one(frame))
 
@@ -57,7 +62,7 @@ def test_columns_of_different_widths():
     frame = frame_of(np.int32, (0, 0, 0)).with_columns(
         pl.col("state").cast(pl.Int64) + 2**40, pl.col("action").cast(pl.UInt8)
     )
-    assert told(GridCounts.of(frame, NAMES)) == one_by_one(frame)
+    assert told(counted(frame, NAMES)) == one_by_one(frame)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -82,25 +87,44 @@ def test_a_tally_says_when_the_values_spread_too_far():
 @pytest.mark.parametrize("lows", [(0, 0, 0), (3, -10, 2)])
 def test_merging_counts_the_rows_of_both(lows):
     frames = [frame_of(np.int32, (0, 0, 0), seed=1), frame_of(np.int32, lows, seed=2)]
-    merged = GridCounts.of(frames[0], NAMES).merged(GridCounts.of(frames[1], NAMES))
+    merged = counted(frames[0], NAMES).merged(counted(frames[1], NAMES))
     assert told(merged) == one_by_one(*frames)
 
 
 def test_the_frame_has_the_rows_with_their_weights():
     frame = frame_of(np.int32, (-4, 9, 0))
-    table = GridCounts.of(frame, NAMES).frame()
+    table = counted(frame, NAMES).frame()
     assert {row[:3]: row[3] for row in table.select(*NAMES, WEIGHT).rows()} == one_by_one(frame)
 
 
 def test_relabelled_tasks_leave_out_what_has_no_code():
     frame = frame_of(np.int32, (5, 0, 0))
     codes = np.array([2, -1, 0, 1, -1, 3, 4, 5])
-    counts = GridCounts.of(frame, NAMES).relabelled(codes, 6, "(task)")
+    counts = counted(frame, NAMES).relabelled(codes, 6, "(task)")
     expected = {
         (int(codes[task - 5]), *rest): n for (task, *rest), n in one_by_one(frame).items() if codes[task - 5] >= 0
     }
     assert told(counts) == expected
     assert counts.names[0] == "(task)"
+
+
+def test_relabelled_tasks_that_would_need_too_many_counters_are_a_frame():
+    frame = frame_of(np.int32, (5, 0, 0))
+    codes = np.array([2, -1, 0, 1, -1, 3, 4, 10**6])
+    table = counted(frame, NAMES).relabelled(codes, 10**6 + 1, "(task)")
+    assert isinstance(table, pl.DataFrame)
+    found = {row[:3]: row[3] for row in table.select("(task)", "state", "action", WEIGHT).rows()}
+    assert found == {
+        (int(codes[task - 5]), *rest): n for (task, *rest), n in one_by_one(frame).items() if codes[task - 5] >= 0
+    }
+
+
+def test_rows_can_be_taken_back():
+    frames = [frame_of(np.int32, (0, 0, 0), seed=1), frame_of(np.int32, (3, -10, 2), seed=2)]
+    tally = GridTally(NAMES)
+    assert all(tally.add(frame) for frame in frames)
+    tally.take_back(frames[1])
+    assert told(tally.grid) == one_by_one(frames[0])
 
 
 @pytest.mark.parametrize(
@@ -114,9 +138,9 @@ def test_relabelled_tasks_leave_out_what_has_no_code():
     ids=["too many combinations", "numbers with fractions", "a gap", "more than int64 holds"],
 )
 def test_others_are_not_counted_here(frame):
-    assert GridCounts.of(frame, NAMES) is None
+    assert counted(frame, NAMES) is None
 
 
 def test_ranges_that_are_too_wide_together_are_not_merged():
     near, far = (pl.DataFrame({"task": [0], "state": [at], "action": [0]}) for at in (0, MOST_CELLS))
-    assert GridCounts.of(near, NAMES).merged(GridCounts.of(far, NAMES)) is None
+    assert counted(near, NAMES).merged(counted(far, NAMES)) is None

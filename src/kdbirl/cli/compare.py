@@ -95,7 +95,7 @@ def compare(
     _check(study)
     start = time.perf_counter()
     place.path.mkdir(exist_ok=True)
-    with sole_user(place.path), interruptible(f"{out}/cells"):
+    with sole_user(place.path, below=True), interruptible(f"{out}/cells"):
         with closing(for_stream(sys.stderr, quiet or as_json)) as progress, maybe_connected(scheduler) as cluster:
             found = study.run(place.cells, progress, cluster)
         table = summary(found)

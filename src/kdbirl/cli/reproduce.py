@@ -59,7 +59,7 @@ def reproduce(
     for experiment in asked:
         experiment.check()
     place.path.mkdir(exist_ok=True)
-    with sole_user(place.path), interruptible(str(out)):
+    with sole_user(place.path, below=True), interruptible(str(out)):
         with closing(for_stream(sys.stderr, quiet or as_json)) as progress:
             for experiment in asked:
                 found, written = experiment.reproduce(place, request, progress)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kdbirl.errors import InputError, did_you_mean
+from kdbirl.errors import InputError, did_you_mean, quoted
 
 # `rows` and `other` are `Demonstrations`; naming that type here would make data.py and this file import each other.
 
@@ -67,7 +67,8 @@ def _aligned_codes(kind: str, rows: Any, other: Any) -> dict[str, Any]:
     if new and declared is not None and len(known) + len(new) > declared:
         row = int(np.isin(codes, used[[label in new for label in used_labels]]).argmax())
         label = str(codes[row]) if mine is None else mine[codes[row]]
-        raise InputError(f"{kind}s: row {row + 1} is {label!r}, outside the declared set.{did_you_mean(label, known)}")
+        near = did_you_mean(label, known)
+        raise InputError(f"{kind}s: row {row + 1} is {quoted(label)}, outside the declared set.{near}")
     position |= {label: len(known) + i for i, label in enumerate(new)}
     lookup = np.zeros(int(used.max()) + 1, dtype=np.int64)
     lookup[used] = [position[label] for label in used_labels]

@@ -73,7 +73,7 @@ def as_numbers(array: np.ndarray, names: Sequence[str], what: str) -> Float[np.n
     except (ValueError, TypeError):
         row, column = next(i for i in np.ndindex(table.shape) if not _is_number(table[i]))
         name = names[column] if column < len(names) else str(column)
-        shown = quoted(table[row, column])
+        shown = quoted(str(table[row, column]))
         raise InputError(f"{what}: row {row + 1}, column {name!r} is {shown}, which is not a number.") from None
     check_finite(numbers, names, what)
     return numbers + 0.0  # -0.0 becomes 0.0: equal rows must have equal bytes
@@ -142,7 +142,9 @@ def _text_codes(
     if (codes < 0).any():
         row = int((codes < 0).argmax())
         value = str(text[row])
-        raise InputError(f"{what}: row {row + 1} is {value!r}, not a declared label.{did_you_mean(value, labels)}")
+        raise InputError(
+            f"{what}: row {row + 1} is {quoted(value)}, not a declared label.{did_you_mean(value, labels)}"
+        )
     return codes, labels
 
 

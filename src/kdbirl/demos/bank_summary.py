@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial, reduce
 from os import sched_getaffinity
@@ -18,13 +19,14 @@ from kdbirl.demos.counted_rows import CountedRows
 from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.demos.grid_counts import WEIGHT
 from kdbirl.demos.moments import Moments
-from kdbirl.demos.piece_reading import blocks_of, summarise_piece
+from kdbirl.demos.piece_reading import SUMMARY_BLOCKS, blocks_of, merged, summarise_piece
 from kdbirl.demos.piece_summary import PieceSummary
 from kdbirl.demos.readers import check_same_tasks, episode_groups, step_order
 from kdbirl.demos.row_sampling import EPISODE, PIECE, ROW, TASK, first_episodes, many_plays
 from kdbirl.demos.streamed_bank import RowBlock, StreamedBank
 from kdbirl.demos.tables import Part, Table
 from kdbirl.demos.variable_facts import Coding, Facts, Kind
+from kdbirl.errors import InputError
 from kdbirl.progress import Progress, Silent
 
 Found = TypeVar("Found")
@@ -120,12 +122,15 @@ def _coded(bank: StreamedBank, codings: tuple[Coding, ...], frame: pl.DataFrame)
 def _plays(bank: StreamedBank, codings: tuple[Coding, ...], found: PieceSummary) -> TaskBank:
     """Whole episodes as a bank, in the order that `read_task_bank` would give these rows."""
     frame = _with_every_task(found).sort([PIECE, ROW])
-    table, tasks = _table(bank, frame), frame[TASK].to_numpy()
+    made = int((frame[PIECE] < 0).sum())  # first come the rows of tasks without plays: no episode, no step
+    table, own, tasks = _table(bank, frame), _table(bank, frame[made:]), frame[TASK].to_numpy()
     fields = {name: value for coding in codings for name, value in coding.fields(table).items()}
-    data = Demonstrations(**fields, episodes=_episodes(bank, table, bool(frame.height < found.rows_per_task.sum())))
-    order = np.arange(frame.height)
+    episodes = _episodes(bank, own, bool(frame.height < found.rows_per_task.sum()))
+    if episodes is not None:
+        episodes = np.concatenate([episodes.max(initial=-1) + 1 + tasks[:made], episodes])
+    data, order = Demonstrations(**fields, episodes=episodes), np.arange(frame.height)
     if bank.roles.step is not None:
-        steps = columns.steps(table, bank.roles.step)
+        steps = np.concatenate([np.arange(made), columns.steps(own, bank.roles.step)])
         by_step = step_order(episode_groups(tasks, data.episodes), steps, strict=bank.roles.episode is not None)
         order = order if by_step is None else by_step
     order = order[np.argsort(tasks[order], kind="stable")]
@@ -152,36 +157,61 @@ def _episodes(bank: StreamedBank, table: Table, some: bool) -> Int[np.ndarray, "
 
 
 def summarise(bank: StreamedBank, seed: int, progress: Progress | None = None) -> BankSummary:
-    """One pass over all rows: threads read, and this one counts; or each thread summarises pieces."""
-    progress = progress or Silent()
-    found = _counted(bank, seed, progress) or _merged(bank, seed, progress)
-    return BankSummary.of(bank, found)
+    """One pass over all rows: small pieces of whole numbers are counted, of others each thread summarises some."""
+    pieces = range(bank.source.n_pieces)
+    with closing(_Pass(bank, seed, progress or Silent())) as run:
+        counted, left = run.counted(pieces) if _may_be_counted(bank) else (None, pieces)
+        found = merged(counted, run.merged(left))
+    return BankSummary.of(bank, with_rows(bank, found))
 
 
-def _counted(bank: StreamedBank, seed: int, progress: Progress) -> PieceSummary | None:
-    """Counting holds Python's lock, so that threads which count wait for each other, but not those that decode."""
-    if not CountedRows.suits(bank):
-        return None
-    counted = CountedRows(bank, seed)
-    for piece, blocks in _in_order(lambda piece: list(blocks_of(bank, piece)), bank.source.n_pieces, progress):
-        if not all(counted.add(table, piece, first) for table, first in blocks):
-            return None
-    return counted.summary()
+def with_rows(bank: StreamedBank, found: PieceSummary | None) -> PieceSummary:
+    """The summary, if there is a row at all."""
+    if found is None:
+        raise InputError(f"{bank.source.name}: the table has no rows; at least one is needed.")
+    return found
 
 
-def _merged(bank: StreamedBank, seed: int, progress: Progress) -> PieceSummary:
-    pieces = _in_order(lambda piece: summarise_piece(bank, piece, seed), bank.source.n_pieces, progress)
-    return reduce(PieceSummary.merged, (found for _, found in pieces))
+def _may_be_counted(bank: StreamedBank) -> bool:
+    """Whole numbers, in pieces that are one block each: these wait in memory."""
+    sizes = [bank.source.rows_of(piece) for piece in range(bank.source.n_pieces)]
+    small = all(rows is not None and rows <= SUMMARY_BLOCKS * bank.block_rows for rows in sizes)
+    return small and CountedRows.suits(bank)
 
 
-def _in_order(work: Callable[[int], Found], total: int, progress: Progress) -> Iterator[tuple[int, Found]]:
-    """What a thread for each core makes of the pieces; few in flight, so that memory stays bounded."""
-    workers = min(len(sched_getaffinity(0)), total)
-    with ThreadPoolExecutor(workers) as pool:
-        waiting = deque(pool.submit(work, piece) for piece in range(min(workers + 1, total)))
-        for piece in range(total):
+class _Pass:
+    """Threads that read, and what is made of it in the order of the pieces."""
+
+    def __init__(self, bank: StreamedBank, seed: int, progress: Progress) -> None:
+        self.bank, self.seed, self.progress = bank, seed, progress
+        self.workers = min(len(sched_getaffinity(0)), bank.source.n_pieces)
+        self.pool = ThreadPoolExecutor(self.workers)
+
+    def close(self) -> None:
+        self.pool.shutdown(cancel_futures=True)
+
+    def counted(self, pieces: range) -> tuple[PieceSummary | None, range]:
+        """Threads decode, and this one counts, until it cannot: the summary so far, and the pieces that are left.
+
+        Counting holds Python's lock, so that threads which count wait for each other, but not those that decode.
+        """
+        counted = CountedRows(self.bank, self.seed)
+        for piece, block in self._in_order(lambda piece: next(blocks_of(self.bank, piece), None), pieces):
+            if block is not None and not counted.add(block[0], piece, block[1]):
+                return counted.summary(), pieces[piece:]
+        return counted.summary(), pieces[len(pieces) :]
+
+    def merged(self, pieces: range) -> PieceSummary | None:
+        """Each thread summarises pieces."""
+        found = self._in_order(lambda piece: summarise_piece(self.bank, piece, self.seed), pieces)
+        return reduce(merged, (one for _, one in found), None)
+
+    def _in_order(self, work: Callable[[int], Found], pieces: range) -> Iterator[tuple[int, Found]]:
+        """What the threads make of the pieces; few in flight, so that memory stays bounded."""
+        waiting = deque(self.pool.submit(work, piece) for piece in pieces[: self.workers + 1])
+        for place, piece in enumerate(pieces):
             found = waiting.popleft().result()
-            if piece + workers + 1 < total:
-                waiting.append(pool.submit(work, piece + workers + 1))
+            for following in pieces[place + self.workers + 1 : place + self.workers + 2]:
+                waiting.append(self.pool.submit(work, following))
             yield piece, found
-            progress.update("reading", piece + 1, total, "pieces of the training table")
+            self.progress.update("reading", piece + 1, self.bank.source.n_pieces, "pieces of the training table")

@@ -1,8 +1,8 @@
 """The one pass over a streamed bank, made by a cluster."""
 
 from kdbirl.cluster import Cluster
-from kdbirl.demos.bank_summary import BankSummary
-from kdbirl.demos.piece_reading import summarise_piece
+from kdbirl.demos.bank_summary import BankSummary, with_rows
+from kdbirl.demos.piece_reading import merged, summarise_piece
 from kdbirl.demos.piece_summary import PieceSummary
 from kdbirl.demos.streamed_bank import StreamedBank
 from kdbirl.progress import Progress
@@ -12,10 +12,10 @@ def summarise_on(cluster: Cluster, bank: StreamedBank, seed: int, progress: Prog
     """As `bank.summary(seed)`: each worker summarises whole pieces, summaries are merged by a tree."""
     if seed not in bank._summaries:
         pieces, shared = range(bank.source.n_pieces), (bank, seed)
-        found = cluster.merged(_summary, pieces, PieceSummary.merged, shared, progress, "reading")
-        bank._summaries[seed] = BankSummary.of(bank, found)
+        found = cluster.merged(_summary, pieces, merged, shared, progress, "reading")
+        bank._summaries[seed] = BankSummary.of(bank, with_rows(bank, found))
     return bank._summaries[seed]
 
 
-def _summary(piece: int, bank: StreamedBank, seed: int) -> PieceSummary:
+def _summary(piece: int, bank: StreamedBank, seed: int) -> PieceSummary | None:
     return summarise_piece(bank, piece, seed)

@@ -48,7 +48,7 @@ def check_finite(table: Table, name: str, array: Float[np.ndarray, " rows"]) -> 
 
 
 def not_a_number(table: Table, name: str, row: int, hint: str = "") -> InputError:
-    shown = quoted(table.column(name)[row])
+    shown = quoted(str(table.column(name)[row]))
     return InputError(f"{table.place(row)}, column {name!r} is {shown}, which is not a number.{hint}")
 
 
@@ -147,7 +147,7 @@ def codes_of(table: Table, name: str, levels: Sequence[str]) -> Int[np.ndarray, 
         )
     if series.dtype.is_integer() and len(series):
         low, high = int(series.min()), int(series.max())  # type: ignore[arg-type]
-        if high - low < 2**20:
+        if high - low < 2**20 and high < 2**63:
             every = pl.Series(name, np.arange(low, high + 1))
             lookup = coded(every.cast(pl.String), levels)
             return lookup[series.to_numpy().astype(np.int64, copy=False) - low]

@@ -17,7 +17,7 @@ from kdbirl.demos.tables import Table
 class CountedRows:
     """The distinct rows of a bank with how often they occur, and some whole episodes, of blocks that are added.
 
-    Everything is done in place: a block costs no merge. Only one thread may add.
+    A block is counted where the last one was: it costs no merge. Only one thread may add.
     """
 
     def __init__(self, bank: StreamedBank, seed: int) -> None:
@@ -32,34 +32,37 @@ class CountedRows:
         return whole and roles.task not in roles.variables
 
     def add(self, table: Table, piece: int, first: int) -> bool:
-        """Count some rows: `first` rows of the piece stand before them. False where they cannot be counted."""
-        roles = self.bank.roles
-        if not self.tally.add(table.frame) or not self._few():
+        """Count some rows: `first` rows of the piece stand before them.
+
+        False, and nothing is counted, where they are no whole numbers, or too many distinct ones together with those
+        that are here.
+        """
+        if not self.tally.add(table.frame):
             return False
-        played, episodes = some_episodes(table, roles.episode, piece, first, self.seed, self.bank.source.n_rows)
-        plays = with_places(table.frame[played], piece, first + played, episodes)
-        codes, low = self._codes()
-        tasks = codes[plays[roles.task].to_numpy().astype(np.int64) - low]
-        plays = plays.hstack([pl.Series(TASK, tasks)])
-        self.plays.append(plays.filter(tasks >= 0) if np.any(tasks < 0) else plays)
+        if not self._few():
+            self.tally.take_back(table.frame)
+            return False
+        self.plays.append(self._played(table, piece, first))
         if many_plays(sum(part.height for part in self.plays)):
             self.plays = [self._all_plays()]
         return True
 
-    def summary(self) -> PieceSummary:
-        """What the rows tell."""
+    def summary(self) -> PieceSummary | None:
+        """What the rows tell; None where none are counted."""
         bank, grid = self.bank, self.tally.grid
-        assert grid is not None
+        if not self.plays or grid is None:
+            return None
         codes, low = self._codes()
-        of_label = grid.counts.reshape(len(codes), -1).sum(axis=1)
+        of_label = grid.of_first
         strange = np.flatnonzero((codes < 0) & (of_label > 0))
-        distinct = grid.relabelled(codes, bank.n_tasks, TASK)
-        rows_per_task = distinct.counts.reshape(bank.n_tasks, -1).sum(axis=1)
+        known = codes >= 0
+        rows_per_task = np.zeros(bank.n_tasks, dtype=np.int64)
+        rows_per_task[codes[known]] = of_label[known]
         return PieceSummary(
             rows_per_task=rows_per_task,
             unknown=tuple(str(low + value) for value in strange.tolist()),
             facts=(),
-            distinct=distinct,
+            distinct=grid.relabelled(codes, bank.n_tasks, TASK),
             sample=None,
             rates=rates_of(rows_per_task, bank.source.n_rows),
             cover=None,
@@ -68,6 +71,16 @@ class CountedRows:
             variables=bank.roles.kinds,
             n_rows=bank.source.n_rows,
         )
+
+    def _played(self, table: Table, piece: int, first: int) -> pl.DataFrame:
+        """Its rows of the episodes that are kept, with their places and tasks."""
+        roles, n_rows = self.bank.roles, self.bank.source.n_rows
+        played, episodes = some_episodes(table, roles.episode, piece, first, self.seed, n_rows)
+        plays = with_places(table.frame[played], piece, first + played, episodes)
+        codes, low = self._codes()
+        tasks = codes[plays[roles.task].to_numpy().astype(np.int64) - low]
+        plays = plays.hstack([pl.Series(TASK, tasks)])
+        return plays.filter(tasks >= 0) if np.any(tasks < 0) else plays
 
     def _few(self) -> bool:
         """Whether the distinct rows so far are few enough to be kept."""

@@ -24,12 +24,6 @@ class GridCounts:
     counts: Int64[np.ndarray, "..."]
 
     @classmethod
-    def of(cls, frame: pl.DataFrame, names: tuple[str, ...]) -> "GridCounts | None":
-        """Of some columns; None where they are not all whole numbers without gaps, or have too many combinations."""
-        tally = GridTally(names)
-        return tally.grid if tally.add(frame) else None
-
-    @classmethod
     def zero(cls, names: tuple[str, ...], lows: Sequence[int], ends: Sequence[int]) -> "GridCounts | None":
         """Of no rows, for values from `lows` to before `ends`; None where they have too many combinations."""
         shape = [end - low for low, end in zip(lows, ends, strict=True)]
@@ -44,29 +38,49 @@ class GridCounts:
 
     def merged(self, other: "GridCounts") -> "GridCounts | None":
         """The counts of both; None where all combinations of their ranges are too many."""
-        if self.lows == other.lows and self.counts.shape == other.counts.shape:
-            return GridCounts(self.names, self.lows, self.counts + other.counts)
-        both = GridCounts.zero(self.names, [*map(min, self.lows, other.lows)], [*map(max, self.ends, other.ends)])
-        if both is None:
-            return None
-        for part in (self, other):
-            firsts = [ours - low for ours, low in zip(part.lows, both.lows, strict=True)]
-            both.counts[tuple(map(slice, firsts, np.add(firsts, part.counts.shape)))] += part.counts
+        both = self.grown(other.lows, other.ends)
+        if both is not None:
+            both.counts[both._places(other)] += other.counts
         return both
 
-    def relabelled(self, codes: Int64[np.ndarray, " values"], size: int, name: str) -> "GridCounts":
-        """With the values of the first column replaced by codes 0..size-1; those of code -1 are left out."""
+    def grown(self, lows: Sequence[int], ends: Sequence[int]) -> "GridCounts | None":
+        """A copy with place for more values; None where there are too many combinations."""
+        both = GridCounts.zero(self.names, [*map(min, self.lows, lows)], [*map(max, self.ends, ends)])
+        if both is not None:
+            both.counts[both._places(self)] = self.counts
+        return both
+
+    def _places(self, part: "GridCounts") -> tuple[slice, ...]:
+        """Where a smaller grid lies in this one."""
+        firsts = [ours - low for ours, low in zip(part.lows, self.lows, strict=True)]
+        return tuple(slice(first, first + size) for first, size in zip(firsts, part.counts.shape, strict=True))
+
+    def relabelled(self, codes: Int64[np.ndarray, " values"], size: int, name: str) -> "GridCounts | pl.DataFrame":
+        """With the values of the first column replaced by codes 0..size-1; those of code -1 are left out.
+
+        As the frame of those that occur, where a counter for every combination would be too many.
+        """
+        names = (name, *self.names[1:])
         if np.array_equal(codes, np.arange(size)):
-            return GridCounts((name, *self.names[1:]), (0, *self.lows[1:]), self.counts)
-        counts = np.zeros((size, *self.counts.shape[1:]), dtype=np.int64)
+            return GridCounts(names, (0, *self.lows[1:]), self.counts)
         known = codes >= 0
+        if size * (self.counts.size // len(self.counts)) > MOST_CELLS:
+            frame = self.frame()
+            of_row = codes[frame[self.names[0]].to_numpy() - self.lows[0]]
+            return frame.drop(self.names[0]).insert_column(0, pl.Series(name, of_row)).filter(of_row >= 0)
+        counts = np.zeros((size, *self.counts.shape[1:]), dtype=np.int64)
         counts[codes[known]] = self.counts[known]
-        return GridCounts((name, *self.names[1:]), (0, *self.lows[1:]), counts)
+        return GridCounts(names, (0, *self.lows[1:]), counts)
 
     @property
     def occupied(self) -> int:
         """Combinations that occur."""
         return int(np.count_nonzero(self.counts))
+
+    @property
+    def of_first(self) -> Int64[np.ndarray, " values"]:
+        """How many rows have each value of the first column."""
+        return np.asarray(self.counts.reshape(len(self.counts), -1).sum(axis=1))
 
     def frame(self) -> pl.DataFrame:
         """The combinations that occur, with their counts as weights."""
@@ -83,42 +97,52 @@ class GridTally:
         self.grid: GridCounts | None = None
 
     def add(self, frame: pl.DataFrame) -> bool:
-        """Count the rows of a frame, some at a time. False where this cannot be, and then the tally is of no use."""
-        series = [frame[name] for name in self.names]
-        if not all(column.dtype.is_integer() and column.null_count() == 0 for column in series):
-            return False
-        columns = [column.to_numpy() for column in series]
-        starts = range(0, len(columns[0]), CHUNK)
-        return all(self._add([column[start : start + CHUNK] for column in columns]) for start in starts)
+        """Count the rows of a frame. False where they are no whole numbers, or do not fit with those that are there.
 
-    def _add(self, columns: list[np.ndarray]) -> bool:
+        Nothing is counted then.
+        """
+        columns = self._columns(frame)
+        if columns is None:
+            return False
         lows, ends = [int(column.min()) for column in columns], [int(column.max()) + 1 for column in columns]
         grid = self._grid_for(lows, ends)
         if grid is not None:
-            _count(columns, grid)
+            _count(columns, grid, 1)
             self.grid = grid
         return grid is not None
+
+    def take_back(self, frame: pl.DataFrame) -> None:
+        """Undo the counting of a frame."""
+        columns = self._columns(frame)
+        assert columns is not None
+        assert self.grid is not None
+        _count(columns, self.grid, -1)
+
+    def _columns(self, frame: pl.DataFrame) -> list[np.ndarray] | None:
+        series = [frame[name] for name in self.names]
+        whole = all(column.dtype.is_integer() and column.null_count() == 0 for column in series)
+        return [column.to_numpy() for column in series] if whole and frame.height else None
 
     def _grid_for(self, lows: Sequence[int], ends: Sequence[int]) -> GridCounts | None:
         """What is counted so far, with place for these values."""
         if self.grid is None:
             return GridCounts.zero(self.names, lows, ends)
-        if all(map(le, self.grid.lows, lows)) and all(map(le, ends, self.grid.ends)):
-            return self.grid
-        more = GridCounts.zero(self.names, lows, ends)
-        return None if more is None else self.grid.merged(more)
+        inside = all(map(le, self.grid.lows, lows)) and all(map(le, ends, self.grid.ends))
+        return self.grid if inside else self.grid.grown(lows, ends)
 
 
-def _count(columns: list[np.ndarray], grid: GridCounts) -> None:
-    """Add rows to the counts, in place: row-major keys by Horner's scheme, all of it in the processor's cache."""
+def _count(columns: list[np.ndarray], grid: GridCounts, by: int) -> None:
+    """Add rows to the counts, in place: a chunk's keys are made and counted while they are in the processor's cache."""
     lows, shape, counts = grid.lows, grid.counts.shape, grid.counts.reshape(-1)
     kind = np.int32 if _fits_32_bits(columns, lows, shape) else np.int64
     first = np.uint64(_place(lows, shape) % 2**64).astype(kind)  # of the lowest values: key 0; wraps as the keys do
-    keys = columns[0].astype(kind)
-    for column, size in zip(columns[1:], shape[1:], strict=True):
-        np.multiply(keys, kind(size), out=keys)
-        np.add(keys, column, out=keys, dtype=kind, casting="unsafe")
-    np.add.at(counts, np.subtract(keys, first, dtype=kind).astype(np.intp, copy=False), 1)
+    for start in range(0, len(columns[0]), CHUNK):
+        parts = [column[start : start + CHUNK] for column in columns]
+        keys = parts[0].astype(kind)
+        for part, size in zip(parts[1:], shape[1:], strict=True):  # row-major, by Horner's scheme
+            np.multiply(keys, kind(size), out=keys)
+            np.add(keys, part, out=keys, dtype=kind, casting="unsafe")
+        np.add.at(counts, np.subtract(keys, first, dtype=kind).astype(np.intp, copy=False), by)
 
 
 def _place(values: Sequence[int], shape: Sequence[int]) -> int:

@@ -20,14 +20,28 @@ SUMMARY_BLOCKS = 4  # blocks that are summarised at once: there is no kernel to 
 PROBED = 2**12  # rows that are looked at to see whether rows repeat at all
 
 
-def summarise_piece(bank: StreamedBank, piece: int, seed: int) -> PieceSummary:
-    """Read block by block; rows of whole numbers are only counted."""
-    if CountedRows.suits(bank):
+def summarise_piece(bank: StreamedBank, piece: int, seed: int) -> PieceSummary | None:
+    """One piece, read once, block by block; None where it has no rows."""
+    return reduce(merged, _summaries(bank, piece, seed), None)
+
+
+def merged(ours: PieceSummary | None, theirs: PieceSummary | None) -> PieceSummary | None:
+    """Of two neighbours, of which either may have no rows."""
+    return theirs if ours is None else ours if theirs is None else ours.merged(theirs)
+
+
+def _summaries(bank: StreamedBank, piece: int, seed: int) -> Iterator[PieceSummary | None]:
+    """Of blocks that are counted together as long as they can be, and of others one by one."""
+    counted, suits = CountedRows(bank, seed), CountedRows.suits(bank)
+    for table, first in blocks_of(bank, piece):
+        if suits and counted.add(table, piece, first):
+            continue
+        yield counted.summary()
         counted = CountedRows(bank, seed)
-        if all(counted.add(table, piece, first) for table, first in blocks_of(bank, piece)):
-            return counted.summary()
-    blocks = (_summarised(bank, table, piece, first, seed) for table, first in blocks_of(bank, piece))
-    return reduce(PieceSummary.merged, blocks)
+        if not (suits and counted.add(table, piece, first)):
+            yield _summarised(bank, table, piece, first, seed)
+            counted = CountedRows(bank, seed)
+    yield counted.summary()
 
 
 def blocks_of(bank: StreamedBank, piece: int) -> Iterator[tuple[Table, int]]:
@@ -45,7 +59,7 @@ def _summarised(bank: StreamedBank, table: Table, piece: int, first: int, seed: 
     tasks, unknown = _tasks_of(bank, table)
     placed = table.frame.select(chosen).with_columns(pl.Series(TASK, tasks))
     rows_per_task = np.bincount(tasks, minlength=bank.n_tasks).astype(np.int64)
-    rates, distinct = rates_of(rows_per_task, n_rows), _counted(placed)
+    rates, distinct = rates_of(rows_per_task, n_rows), _distinct(placed)
     facts: tuple[Facts, ...] = ()
     sample = cover = None
     if distinct is None:
@@ -69,7 +83,7 @@ def _tasks_of(bank: StreamedBank, table: Table) -> tuple[Int[np.ndarray, " rows"
     return np.maximum(tasks, 0), tuple(name for name in found if name not in set(bank.names))
 
 
-def _counted(placed: pl.DataFrame) -> pl.DataFrame | None:
+def _distinct(placed: pl.DataFrame) -> pl.DataFrame | None:
     """Distinct rows of each task and how often they occur; None where they hardly repeat, or a value is missing."""
     names = tuple(placed.columns)
     if any(placed.schema[name].is_nested() for name in names):

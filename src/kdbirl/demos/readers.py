@@ -254,5 +254,5 @@ def check_same_tasks(in_rows: Sequence[str], in_rewards: Sequence[str], rows: st
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    shown = ", ".join(map(quoted, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return f"task {shown} is" if len(names) == 1 else f"tasks {shown} are"

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from kdbirl.demos import arrays
-from kdbirl.errors import InputError, did_you_mean
+from kdbirl.errors import InputError, did_you_mean, quoted
 
 
 def label_of(value: Any) -> str:
@@ -78,8 +78,8 @@ def _matrix(rewards: Any, labels: Sequence[str]) -> np.ndarray:
         for label, vector in zip(labels, vectors, strict=True):
             if vector.shape != vectors[0].shape:
                 raise InputError(
-                    f"reward vectors of different length: task {label!r} has {vector.size} values, "
-                    f"{labels[0]!r} has {vectors[0].size}."
+                    f"reward vectors of different length: task {quoted(label)} has {vector.size} values, "
+                    f"{quoted(labels[0])} has {vectors[0].size}."
                 )
         rewards = np.stack(vectors)
     array = arrays.as_array(rewards, "rewards")

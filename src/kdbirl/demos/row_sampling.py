@@ -9,6 +9,7 @@ import polars as pl
 from jaxtyping import Bool, Float, Int, UInt64
 
 from kdbirl.demos.tables import Table
+from kdbirl.errors import InputError
 
 ROWS_SAMPLED = 200_000  # rows that stand for all of them, over all tasks
 FEWEST_OF_A_TASK = 200  # of each task in a piece, if it has so many
@@ -92,8 +93,11 @@ def some_episodes(
         inside = (rows >= 0) & (rows < height)
         return rows[inside], np.repeat(key[low], RUN)[inside]
     label = table.column(episode)
+    if label.null_count():
+        row = int(label.is_null().arg_max() or 0)
+        raise InputError(f"{table.place(row)}, column {episode!r} is empty; every row needs a label there.")
     numbers = label.to_numpy() if label.dtype.is_integer() else label.cast(pl.String).hash(seed).to_numpy()
-    starts = np.flatnonzero(_differs(numbers))  # rows of an episode stand together: a hash for each run of them
+    starts = np.flatnonzero(_differs(numbers))  # one for each run of rows of an episode, which mostly stand together
     sizes, key = np.diff(np.append(starts, height)), keys(numbers[starts], seed, 3)
     kept = key <= limit
     return np.flatnonzero(np.repeat(kept, sizes)), np.repeat(key[kept], sizes[kept])
@@ -130,4 +134,4 @@ def first_episodes(plays: pl.DataFrame, n_tasks: int) -> pl.DataFrame:
 
 def _differs(values: np.ndarray) -> Bool[np.ndarray, " rows"]:
     """Where a value is not that of the row before; true in the first row."""
-    return np.concatenate([[True], values[1:] != values[:-1]])
+    return np.concatenate([np.ones(min(len(values), 1), dtype=bool), values[1:] != values[:-1]])

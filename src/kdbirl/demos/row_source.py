@@ -48,6 +48,10 @@ class RowSource(Protocol):
         """None where nobody knows before reading."""
         ...
 
+    def rows_of(self, piece: int) -> int | None:
+        """Rows of a piece; None where nobody knows before reading."""
+        ...
+
     def read(self, piece: int, columns: Collection[str], rows: int) -> Iterator[pl.DataFrame]:
         """The piece in frames of at most `rows` rows, in their order, with these columns."""
         ...
@@ -133,6 +137,10 @@ class ParquetRows:
     def n_rows(self) -> int:
         """Rows of all files."""
         return sum(sum(file.group_rows) for file in self.files)
+
+    def rows_of(self, piece: int) -> int:
+        """As the footers say."""
+        return sum(span.rows for span in self.pieces[piece])
 
     def read(self, piece: int, columns: Collection[str], rows: int) -> Iterator[pl.DataFrame]:
         """Frames of at most `rows` rows. A file that changed or broke since it was opened is named."""

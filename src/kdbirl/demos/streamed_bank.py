@@ -134,6 +134,8 @@ class StreamedBank:
         """The rows of a piece, as they stand in the source, at most so many at once."""
         first = 0
         for frame in self.source.read(piece, columns, rows):
+            if not frame.height:  # partitions of a filtered Dask frame
+                continue
             parts = self.source.parts(piece, first, frame.height)
             yield Table(frame, parts, tuple(frame.columns), notes=self.source.notes)
             first += frame.height

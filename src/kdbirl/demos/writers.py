@@ -12,7 +12,7 @@ import polars as pl
 from kdbirl.csv_cells import guarded_frame
 from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.demos.tables import METADATA_KEY
-from kdbirl.errors import FileProblem, InputError
+from kdbirl.errors import FileProblem, InputError, quoted
 
 SUFFIXES = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
@@ -117,7 +117,7 @@ def _check_csv_labels(frame: pl.DataFrame, path: Path) -> None:
         for label in series.cast(pl.String).unique():
             if label != label.strip() or "\r" in label:
                 raise InputError(
-                    f"{path}: the label {label!r} in column {series.name!r} does not survive in a CSV; "
+                    f"{path}: the label {quoted(label)} in column {series.name!r} does not survive in a CSV; "
                     f"write Parquet instead."
                 )
 

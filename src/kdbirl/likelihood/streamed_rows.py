@@ -80,7 +80,8 @@ class StreamedRows:
         bank = self.coded.bank
         if bank.checkpoint is None:
             return Checkpoint(None, "")
-        rows, weights, tasks = next(self._weighted(0, columns))
+        pieces = range(self.coded.n_pieces)  # of which the first may be empty
+        rows, weights, tasks = next(block for piece in pieces for block in self._weighted(piece, columns))
         some = slice(0, PROBED)
         probe = task_log_sums(expert, rows[some], weights[some], tasks[some], bank.n_tasks, kernel, h)
         parts = [(part.group, part.columns, part.kernel.describe()) for part in kernel.parts]
