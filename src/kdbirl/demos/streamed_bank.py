@@ -2,7 +2,7 @@
 
 Everything that a fit needs of the rows is a merge over the pieces of the bank's source:
 
-    summary = summarise_piece(bank, 0, seed).merged(summarise_piece(bank, 1, seed)).merged(...)      one pass
+    summary = merged(merged(summarise_piece(bank, 0, seed), summarise_piece(bank, 1, seed)), ...)    one pass
     S       = logaddexp over pieces of their tables of kernel sums                                   a pass for each h
 
 so pieces can be read in any place. `BankSummary` (`bank_summary.py`) is what the first pass leaves in memory.
