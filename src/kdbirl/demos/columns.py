@@ -106,6 +106,8 @@ def labels(table: Table, name: str) -> pl.Series:
     series = table.column(name)
     if series.dtype.is_float() and (series.fill_nan(None).drop_nulls() % 1 == 0).all():
         text = series.fill_nan(None).cast(pl.Int64).cast(pl.String)
+    elif series.dtype == pl.Duration:  # has no text in Polars
+        text = series.to_physical().cast(pl.String)
     elif is_text(series) or series.dtype.is_numeric() or series.dtype == pl.Boolean or series.dtype.is_temporal():
         text = series.cast(pl.String)
     else:

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Bool, Float, Int, UInt64
 
+from kdbirl.demos import columns
 from kdbirl.demos.tables import Table
 from kdbirl.errors import InputError
 
@@ -96,7 +97,7 @@ def some_episodes(
     if label.null_count():
         row = int(label.is_null().arg_max() or 0)
         raise InputError(f"{table.place(row)}, column {episode!r} is empty; every row needs a label there.")
-    numbers = label.to_numpy() if label.dtype.is_integer() else label.cast(pl.String).hash(seed).to_numpy()
+    numbers = label.to_numpy() if label.dtype.is_integer() else columns.labels(table, episode).hash(seed).to_numpy()
     starts = np.flatnonzero(_differs(numbers))  # one for each run of rows of an episode, which mostly stand together
     sizes, key = np.diff(np.append(starts, height)), keys(numbers[starts], seed, 3)
     kept = key <= limit
