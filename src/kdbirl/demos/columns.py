@@ -116,19 +116,20 @@ def labels(table: Table, name: str) -> pl.Series:
         text = text.str.strip_chars()
         if text.str.contains(r"^-?\d+\.0+$").all():
             text = text.str.replace(r"\.0+$", "")
-    empty = text.is_null() | (text == "")
+    check_filled(table, name, text.is_null() | (text == ""))
+    return text
+
+
+def check_filled(table: Table, name: str, empty: pl.Series) -> None:
+    """InputError naming the first row without a label, if there is one."""
     if empty.any():
         raise InputError(f"{table.place(first_true(empty))}, column {name!r} is empty; every row needs a label there.")
-    return text
 
 
 def labels_of_values(table: Table, name: str) -> tuple[str, ...]:
     """The distinct labels of a column, sorted."""
     series = table.column(name)
-    if series.null_count():
-        raise InputError(
-            f"{table.place(first_true(series.is_null()))}, column {name!r} is empty; every row needs a label there."
-        )
+    check_filled(table, name, series.is_null())
     return tuple(labels(_of_values(table, name, series.unique()), name).unique().sort().to_list())
 
 
@@ -143,10 +144,7 @@ def codes_of(table: Table, name: str, levels: Sequence[str]) -> Int[np.ndarray, 
     Only distinct values are turned into text: a hundred million numbers would take minutes.
     """
     series = table.column(name)
-    if series.null_count():
-        raise InputError(
-            f"{table.place(first_true(series.is_null()))}, column {name!r} is empty; every row needs a label there."
-        )
+    check_filled(table, name, series.is_null())
     if series.dtype.is_integer() and len(series):
         low, high = int(series.min()), int(series.max())  # type: ignore[arg-type]
         if high - low < 2**20 and high < 2**63:

@@ -10,7 +10,6 @@ from jaxtyping import Bool, Float, Int, UInt64
 
 from kdbirl.demos import columns
 from kdbirl.demos.tables import Table
-from kdbirl.errors import InputError
 
 ROWS_SAMPLED = 200_000  # rows that stand for all of them, over all tasks
 FEWEST_OF_A_TASK = 200  # of each task in a piece, if it has so many
@@ -94,9 +93,7 @@ def some_episodes(
         inside = (rows >= 0) & (rows < height)
         return rows[inside], np.repeat(key[low], RUN)[inside]
     label = table.column(episode)
-    if label.null_count():
-        row = int(label.is_null().arg_max() or 0)
-        raise InputError(f"{table.place(row)}, column {episode!r} is empty; every row needs a label there.")
+    columns.check_filled(table, episode, label.is_null())
     numbers = label.to_numpy() if label.dtype.is_integer() else columns.labels(table, episode).hash(seed).to_numpy()
     starts = np.flatnonzero(_differs(numbers))  # one for each run of rows of an episode, which mostly stand together
     sizes, key = np.diff(np.append(starts, height)), keys(numbers[starts], seed, 3)
