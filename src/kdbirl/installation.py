@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 
 from kdbirl import __version__
 from kdbirl.precision import float64
+from kdbirl.threads import cores
 
 Status = Literal["ok", "note", "problem"]
 _EXTRAS_FOR_DEVELOPERS = {"all", "bench", "dev", "docs", "test"}
@@ -159,8 +160,7 @@ def _one_plus_a_little() -> float:
 
 
 def _cores() -> Check:
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return Check("cores", "ok", f"{usable}")
+    return Check("cores", "ok", f"{cores()}")
 
 
 def _memory() -> Check:

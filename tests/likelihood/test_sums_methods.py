@@ -10,10 +10,13 @@ from scipy.special import eval_hermitenorm, roots_hermitenorm
 
 import kdbirl as kb
 from kdbirl.errors import InputError
-from kdbirl.likelihood.boxed_sums import _Block, _remainder, boxed_log_sums
-from kdbirl.likelihood.boxes import FILL, ORDER, Boxes, chebyshev_nodes, node_weights
+from kdbirl.likelihood import box_loops
+from kdbirl.likelihood import boxes as boxes_module
+from kdbirl.likelihood.boxed_sums import boxed_log_sums
+from kdbirl.likelihood.boxes import Boxes
 from kdbirl.likelihood.kernel_sums import SINGLE_ERROR, task_log_sums
 from kdbirl.likelihood.kernels import as_kernel, on_columns
+from kdbirl.likelihood.nodes import ORDER, chebyshev_nodes, node_weights
 
 
 def problem(d, m=6000, n=40, tasks=3, seed=0, far=0.0):
@@ -43,33 +46,40 @@ def gaussian(d):
 @pytest.mark.parametrize("tolerance", [1e-3, 0.05])
 def test_boxes_keep_their_tolerance(d, h, tolerance):
     expert, rows, weights, tasks = problem(d)
-    found, far = boxed_log_sums(expert, Boxes.of(rows, weights, tasks, 3, h), tolerance)
-    error = np.abs(found - double_loop(expert, rows, weights, tasks, 3, h))[~far].max(initial=0.0)
-    assert error <= tolerance
-    assert h <= 0.1 or not far.any()
+    found = boxed_log_sums(expert, Boxes.of(rows, weights, tasks, 3, h), tolerance)
+    assert np.abs(found - double_loop(expert, rows, weights, tasks, 3, h)).max() <= tolerance
 
 
-def test_far_expert_rows_are_found_and_summed_exactly():
-    expert, rows, weights, tasks = problem(2, far=30.0)
-    _, far = boxed_log_sums(expert, Boxes.of(rows, weights, tasks, 3, 0.05), 1e-3)
-    assert far.all()
+@pytest.mark.parametrize("m", [40, 6000])
+@pytest.mark.parametrize("away", [1.0, 30.0, 1e4])
+def test_expert_rows_far_from_all_or_from_some_tasks_keep_the_tolerance(away, m):
+    """Kernels there are as small as e^-10^10, and full boxes are condensed: the rows themselves are summed."""
+    expert, rows, weights, tasks = problem(2, m=m)
+    rows[tasks == 2] += away
+    expert[::2] += np.array([away, 0.0])
+    found = boxed_log_sums(expert, Boxes.of(rows, weights, tasks, 3, 0.1), 1e-3)
+    np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 3, 0.1), rtol=1e-12, atol=1e-3)
+
+
+def test_models_with_a_tolerance_have_the_exact_likelihood_within_it():
+    expert, rows, _, tasks = problem(2)
     bank = kb.TaskBank.from_arrays(rows, None, tasks, np.eye(3))
     given = {"prior": kb.Uniform(0, 1), "features": kb.Identity(), "bandwidth": (0.05, 0.5)}
-    values = [
+    exact, within = (
         kb.KDBIRL(**given, sums=sums).fit(bank).log_likelihood(kb.Demonstrations(expert), np.full(3, 0.5))
         for sums in (kb.KernelSums(), kb.KernelSums(tolerance=1e-3))
-    ]
-    assert values[0] == values[1]
+    )
+    assert exact == pytest.approx(within, abs=1e-3 * len(expert))
+    assert exact != within
 
 
 def test_rows_some_bandwidths_away_from_condensed_boxes_are_summed_within_the_tolerance():
     """No box is opened for them at first; later rounds know how well nodes stand for rows, and accept their sums."""
     _, rows, weights, tasks = problem(1)
     boxes = Boxes.of(rows, weights, tasks, 3, 30.0)
-    assert boxes.of_nodes.any()
+    assert boxes.cells.of_nodes.any()
     expert = rows.max() + 30.0 * np.linspace(5.5, 9.0, 8)[:, None]
-    found, far = boxed_log_sums(expert, boxes, 1e-3)
-    assert not far.any()
+    found = boxed_log_sums(expert, boxes, 1e-3)
     np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 3, 30.0), atol=1e-3)
 
 
@@ -81,19 +91,19 @@ def test_heavy_boxes_that_the_first_round_does_not_look_at_are_not_forgotten(siz
     places = np.array([[0.0, 0.0], [20.0, 20.0], [9.01, 9.01], *heavy])
     rows, weights = np.repeat(places, 12, axis=0), size * np.repeat([1.0, 1.0, 1.0, *[7e9] * 6], 12)
     tasks, expert = np.zeros(len(rows), int), places[2:3]
-    found, far = boxed_log_sums(expert, Boxes.of(rows, weights, tasks, 1, 1.0), 0.1)
-    assert not far.any()
+    found = boxed_log_sums(expert, Boxes.of(rows, weights, tasks, 1, 1.0), 0.1)
     np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 1, 1.0), atol=0.1)
 
 
-def test_heavy_boxes_that_a_later_round_does_not_look_at_are_not_forgotten():
-    """A box within the second round's reach of 10, and ten million rows in one just beyond it."""
-    rows = np.repeat([[8.6], [10.11], [11.6]], [8, 7, 1], axis=0)
-    weights, tasks = np.repeat([1.0, 1.5e6, 1.0], [8, 7, 1]), np.zeros(16, int)
+@pytest.mark.parametrize("weight", [1e25, 1e27, 1e30])
+def test_a_heavy_group_behind_a_light_one_is_not_forgotten(weight, monkeypatch):
+    """The nearest group tells how large the sum is at least; one that is further away may still hold most of it."""
+    monkeypatch.setattr(boxes_module, "ROWS_OF_A_GROUP", 1)
+    rows = np.repeat([[8.6], [14.0], [22.0]], 6, axis=0)
+    weights, tasks = np.repeat([1.0, weight, 1.0], 6), np.zeros(18, int)
     boxes, expert = Boxes.of(rows, weights, tasks, 1, 1.0), np.zeros((1, 1))
-    assert len(boxes.mass) == 2
-    found, far = boxed_log_sums(expert, boxes, 0.1)
-    assert not far.any()
+    assert len(boxes.groups.mass) >= 2
+    found = boxed_log_sums(expert, boxes, 0.1)
     np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 1, 1.0), atol=0.1)
 
 
@@ -107,44 +117,88 @@ def test_a_full_box_is_condensed_into_as_many_points_as_there_are_nodes(d):
         np.zeros(2000, int),
     )
     boxes = Boxes.of(rows, weights, tasks, 1, 2.0)
-    assert boxes.of_nodes.all()
-    assert np.count_nonzero(boxes.weights) <= ORDER**d
+    assert boxes.cells.of_nodes.all()
+    assert boxes.cells.points.shape == (4, ORDER**d)
     expert = rng.uniform(-2, 2, (20, d))
-    found, far = boxed_log_sums(expert, boxes, 0.01)
-    assert not far.any()
+    found = boxed_log_sums(expert, boxes, 0.01)
     np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 1, 2.0), atol=0.01)
 
 
 @pytest.mark.parametrize(("d", "condensed"), [(2, True), (3, False)])
 def test_a_tolerance_that_single_precision_may_not_keep_is_not_claimed(d, condensed):
-    """Each term may be wrong by 2^-19 (2 + exponent) of itself, 4e-6 at least, of rows as of nodes."""
+    """Each term may be wrong by 2^-20 (2 + exponent) of itself, of rows as of nodes; a second round is then exact."""
     expert, rows, weights, tasks = problem(d, m=1000)
     boxes = Boxes.of(rows, weights, tasks, 3, 30.0)
-    assert boxes.of_nodes.any() == condensed
-    assert boxed_log_sums(expert, boxes, 3e-6)[1].all()
-    assert not boxed_log_sums(expert, boxes, 3e-5)[1].any()
+    assert boxes.cells.of_nodes.any() == condensed
+    value, error = box_loops.first_round(boxes.scaled(expert), boxes.cells, boxes.in_all, boxes.most_points, 5.0, 7.0)
+    assert (error >= 2.0**-19 * value).all()
+    assert (error <= 2.0**-17 * value).all()
+    exact = double_loop(expert, rows, weights, tasks, 3, 30.0)
+    assert np.abs(boxed_log_sums(expert, boxes, 1e-9) - exact).max() < 1e-9 < np.abs(np.log(value) - exact).max()
 
 
-@pytest.mark.parametrize(("reach", "offset"), [(1.0, 0.0), (5.0, 20.0), (12.0, -20.0)])
-def test_boxes_near_a_row_are_those_within_reach(reach, offset):
-    """Found column by column of the grid, or among all boxes; and the exponents of a box are bounded by its corners."""
+def boxes_of_cells(boxes):
+    """The box of each cell along the columns, by the grid and the middle of its points."""
+    cells = boxes.cells
+    place = np.repeat(np.arange(len(cells.first_cell) - 1), np.diff(cells.first_cell))
+    np.testing.assert_array_equal(place, cells.place)
+    wide = -(-cells.counts // 4)
+    group = np.stack(np.unravel_index(place >> 6, wide), axis=1)
+    return 4 * group + np.stack(np.unravel_index(place & 63, (4, 4, 4)), axis=1)
+
+
+def distances(boxes, expert):
+    """Squared distances of rows to the nearest and furthest points of the cells' boxes, over all corners."""
+    cells, at = boxes.cells, boxes.scaled(expert)
+    gap = np.abs(at[:, None] - (cells.low + (boxes_of_cells(boxes) + 0.5) * cells.sides))
+    return (np.maximum(gap - cells.half, 0.0) ** 2).sum(axis=2), ((gap + cells.half) ** 2).sum(axis=2)
+
+
+@pytest.mark.parametrize(("radius", "reach"), [(0.0, 3.0), (0.0, 7.0), (2.0, 6.0), (5.0, 5.0)])
+@pytest.mark.parametrize("offset", [0.0, 20.0, -20.0])
+def test_the_first_round_opens_what_is_within_the_radius_and_bounds_the_rest(radius, reach, offset):
     expert, rows, weights, tasks = problem(2)
-    boxes = Boxes.of(rows + offset, weights, tasks, 3, 0.1)
-    block = _Block((expert + offset) / 0.1, boxes, boxes.on_device)
-    gaps = np.abs(block.expert[:, None] - boxes.centre[None])
-    nearest = (np.maximum(gaps - boxes.half, 0.0) ** 2).sum(axis=2)
-    for own in (np.arange(len(expert)), np.array([3, 17])):
-        found = block.near(own, reach)
-        row, box = np.nonzero(nearest[own] <= reach**2)
-        np.testing.assert_array_equal(np.lexsort((found.box, found.row)), np.arange(len(found.row)))
-        np.testing.assert_array_equal(found.row, own[row])
-        np.testing.assert_array_equal(found.box, box)
-        np.testing.assert_allclose(found.nearest, nearest[own][row, box], atol=1e-9)
-    corners = np.array(list(itertools.product([-1, 1], repeat=2))) * boxes.half
-    away = block.expert[found.row] - boxes.centre[found.box]
-    exponents = np.abs(away @ corners.T - 0.5 * (corners**2).sum(axis=1)).max(axis=1)
-    np.testing.assert_allclose(block._exponent(found.row, found.box), exponents)
-    np.testing.assert_allclose(block._furthest(found), ((away[:, None] - corners) ** 2).sum(axis=2).max(axis=1))
+    rows, expert = rows + offset, expert + offset
+    boxes = Boxes.of(rows, weights, tasks, 3, 0.1)
+    cells = boxes.cells
+    nearest, _ = distances(boxes, expert)
+    value, error = box_loops.first_round(boxes.scaled(expert), cells, boxes.in_all, boxes.most_points, radius, reach)
+    of_row = np.repeat(np.arange(len(cells.task)), np.diff(cells.first_point))
+    middle = cells.low + (boxes_of_cells(boxes) + 0.5) * cells.sides
+    at = cells.points[:3].T + middle[of_row]
+    kernel = cells.points[3] * np.exp(-0.5 * ((boxes.scaled(expert)[:, None] - at) ** 2).sum(axis=2))
+    for k in range(3):
+        opened = (nearest[:, of_row] <= radius**2) & (cells.task[of_row] == k)
+        seen = (nearest > radius**2) & (nearest <= reach**2) & (cells.task == k)
+        left_out = 0.5 * ((seen * cells.mass * np.exp(-0.5 * nearest)).sum(axis=1))
+        left_out += 0.5 * np.exp(-0.5 * reach**2) * boxes.in_all[k]
+        expected = (kernel * opened).sum(axis=1)
+        np.testing.assert_allclose(value[:, k], expected + left_out, rtol=1e-4)
+        assert (error[:, k] >= left_out * (1 - 1e-12)).all()
+        assert (error[:, k] <= left_out + 1e-3 * expected + 1e-12).all()
+
+
+def test_boxes_that_single_precision_cannot_sum_are_left_to_the_second_round():
+    """Sides of 30 bandwidths: exponents up to a thousand."""
+    rows = np.concatenate([np.linspace(0, 30, 40), np.linspace(0, 30, 40) + 0.3])[:, None]
+    weights, tasks = np.ones(80), np.zeros(80, int)
+    grid = boxes_module._Grid(1.0, np.zeros(3), np.array([30.3, 0.0, 0.0]), np.ones(3, int))
+    boxes = Boxes(1.0, rows, weights, grid.cells(rows, weights, tasks), np.array([80.0]))
+    expert = np.array([[5.0], [40.0]])
+    found = boxed_log_sums(expert, boxes, 1e-3)
+    np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 1, 1.0), atol=1e-3)
+
+
+def test_the_exponential_of_single_precision_keeps_its_bound():
+    x = -np.concatenate([np.linspace(0, 87, 200_001), np.geomspace(1e-9, 1, 1000)]).astype(np.float32)
+    terms = np.empty_like(x)
+    zero, one = np.zeros_like(x), np.ones_like(x)
+    box_loops._terms(np.sqrt(-2 * x.astype(float)).astype(np.float32), zero, zero, one, 0.0, 0.0, 0.0, terms)
+    exponent = 0.5 * np.sqrt(-2 * x.astype(float)).astype(np.float32).astype(float) ** 2
+    error = np.abs(terms / np.exp(-exponent) - 1)
+    assert (error <= 2.0**-22 * (2 + exponent)).all()
+    assert error.max() > 0
+    assert box_loops._exp(np.float32(-1e4)) < 1e-37
 
 
 @pytest.mark.parametrize("a", [0.3, 1.0])
@@ -154,10 +208,10 @@ def test_the_remainder_is_that_of_interpolation(a):
     far_out = np.concatenate([np.linspace(0, 15, 3001), places, roots_hermitenorm(ORDER + 1)[0]])
     derivative = np.abs(eval_hermitenorm(ORDER, far_out)) * np.exp(-0.5 * far_out**2)
     for t in places:
-        bound = _remainder(np.array(t), a) * np.exp(-0.5 * t**2)
+        bound = box_loops.remainder(t, a) * np.exp(-0.5 * t**2)
         largest = derivative[far_out >= t].max()
         assert bound == pytest.approx(2 * (a / 2) ** ORDER / factorial(ORDER) * largest, rel=1e-9)
-        nodes, between = chebyshev_nodes(np.array([a]))[:, 0], np.linspace(-a, a, 501)
+        nodes, between = chebyshev_nodes(np.array([a, 0.0, 0.0]))[:, 0], np.linspace(-a, a, 501)
         polynomial = BarycentricInterpolator(nodes, np.exp(-0.5 * (t + a + nodes) ** 2))
         error = np.abs(polynomial(between) - np.exp(-0.5 * (t + a + between) ** 2)).max()
         assert error <= bound + 1e-15
@@ -167,43 +221,85 @@ def test_one_row_tasks_of_unequal_size_and_equal_rows():
     rows = np.concatenate([np.zeros((1, 2)), np.ones((500, 2))])
     tasks = np.repeat([0, 1], [1, 500])
     expert = np.array([[0.5, 0.5], [1.0, 1.0]])
-    found, far = boxed_log_sums(expert, Boxes.of(rows, np.ones(501), tasks, 2, 0.3), 1e-3)
-    assert not far.any()
+    found = boxed_log_sums(expert, Boxes.of(rows, np.ones(501), tasks, 2, 0.3), 1e-3)
     np.testing.assert_allclose(found, double_loop(expert, rows, np.ones(501), tasks, 2, 0.3), atol=1e-3)
 
 
-def test_boxes_hold_every_row_once():
-    _, rows, weights, tasks = problem(3, m=5000)
-    boxes = Boxes.of(rows, weights, tasks, 3, 0.4)
-    kept = boxes.weights > 0
-    assert kept.sum() == len(rows)
-    np.testing.assert_allclose(boxes.mass.sum(axis=0), np.bincount(tasks, weights))
-    box = np.repeat(np.arange(boxes.mass.size) // 3, np.diff(boxes.starts))
-    points = np.swapaxes(boxes.points[:, :3], 1, 2)
-    back = 0.4 * (points + boxes.centre[box][:, None])[kept]
-    np.testing.assert_allclose(np.sort(back, axis=0), np.sort(rows, axis=0), atol=1e-5)
-    assert (np.abs(points) <= boxes.half + 1e-6).all()
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_boxes_hold_every_row_once(d):
+    _, rows, weights, tasks = problem(d, m=5000)
+    cells = boxes_module._Grid.around(rows, 0.04).cells(rows, weights, tasks)
+    boxes = Boxes(0.04, rows, weights, cells, np.bincount(cells.task, cells.mass))
+    np.testing.assert_allclose(boxes.in_all, np.bincount(tasks, weights), rtol=2e-7)
+    assert (boxes.in_all > np.bincount(tasks, weights)).all()
+    np.testing.assert_allclose(cells.mass, np.add.reduceat(cells.points[3], cells.first_point[:-1]), rtol=2e-7)
+    np.testing.assert_array_equal(np.sort(cells.order), np.arange(len(rows)))
+    np.testing.assert_array_equal(cells.points[3], weights[cells.order])
+    np.testing.assert_array_equal(cells.first_row, cells.first_point)
+    in_box = np.diff(cells.first_point[cells.first_cell])
+    assert boxes.most_points == in_box.max()
+    of_point = np.repeat(np.arange(len(cells.task)), np.diff(cells.first_point))
+    middle = cells.low + (boxes_of_cells(boxes) + 0.5) * cells.sides
+    back = 0.04 * (cells.points[:3].T + middle[of_point])[:, :d]
+    given, found = (
+        np.column_stack([a, b, c])
+        for a, b, c in ((rows, tasks, weights), (back, cells.task[of_point], cells.points[3]))
+    )
+    order = [np.lexsort(np.round(part, 4).T) for part in (given, found)]
+    np.testing.assert_allclose(found[order[1]], given[order[0]], atol=1e-5)
+    assert (np.abs(cells.points[:3].T) <= cells.half + 1e-6).all()
+
+
+def test_groups_hold_every_cell_of_their_task_once():
+    _, rows, weights, tasks = problem(3, m=20_000)
+    boxes = Boxes.of(rows, weights, tasks, 3, 0.05)
+    cells, groups = boxes.cells, boxes.groups
+    np.testing.assert_array_equal(np.sort(groups.cells), np.arange(len(cells.task)))
+    of_cell = np.repeat(np.arange(len(groups.mass)), np.diff(groups.first))
+    of_group = np.repeat(np.arange(3), np.diff(groups.of_task))
+    np.testing.assert_array_equal(cells.task[groups.cells], of_group[of_cell])
+    np.testing.assert_allclose(groups.mass, np.bincount(of_cell, cells.mass[groups.cells]))
+    inside = boxes_of_cells(boxes)[groups.cells] - groups.corner[of_cell]
+    assert (inside >= 0).all()
+    assert (inside < 4).all()
+    corners = np.column_stack([of_group, groups.corner])
+    assert len(np.unique(corners, axis=0)) == len(groups.mass) > 3
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
-def test_boxes_grow_where_rows_are_sparse_so_that_padding_stays_bounded(d):
-    """Hardly two rows would share a box of two bandwidths, and each box is padded to a block of 32 points."""
+def test_boxes_grow_where_rows_are_sparse_so_that_groups_stay_few(d):
+    """Hardly two rows would share a group of boxes, and a round over all groups would be longer than an exact sum."""
     _, rows, weights, tasks = problem(d, m=1000)
     boxes = Boxes.of(rows, weights, tasks, 3, 1e-4)
-    assert boxes.weights.size <= FILL * len(rows)
-    np.testing.assert_allclose(boxes.mass.sum(axis=0), np.bincount(tasks, weights))
+    assert len(boxes.groups.mass) <= len(rows) / boxes_module.ROWS_OF_A_GROUP
+    np.testing.assert_allclose(boxes.in_all, np.bincount(tasks, weights), rtol=2e-7)
+    near = rows[::100] + 1e-5
+    found = boxed_log_sums(near, boxes, 1e-3)
+    np.testing.assert_allclose(found, double_loop(near, rows, weights, tasks, 3, 1e-4), rtol=1e-12, atol=1e-3)
+
+
+@pytest.mark.parametrize("cores", [1, 3, 50])
+def test_the_number_of_cores_changes_nothing(cores, monkeypatch):
+    expert, rows, weights, tasks = problem(2, m=40)
+    expected = boxed_log_sums(expert, Boxes.of(rows, weights, tasks, 3, 0.5), 1e-3)
+    monkeypatch.setattr(boxes_module, "cores", lambda: cores)
+    np.testing.assert_array_equal(boxed_log_sums(expert, Boxes.of(rows, weights, tasks, 3, 0.5), 1e-3), expected)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_nodes_have_the_moments_of_the_rows(d):
     rng = np.random.default_rng(d)
-    rows, weights = rng.uniform(-1, 1, (900, d)), rng.integers(1, 5, 900).astype(float)
-    found = node_weights(rows, weights, np.array([200, 700]))
-    nodes = chebyshev_nodes(np.ones(d))
+    half = np.array([0.5, 1.0, 0.8])[:d]
+    rows, weights = rng.uniform(-half, half, (900, d)), rng.integers(1, 5, 900).astype(float)
+    points = np.zeros((4, 900), dtype=np.float32)
+    points[:d], points[3] = rows.T, weights
+    all_half = np.pad(half, (0, 3 - d))
+    found = node_weights(points, np.array([0, 200]), np.array([200, 900]), all_half)
+    nodes = chebyshev_nodes(all_half)[:, :d]
     for own, at in ((slice(200), 0), (slice(200, None), 1)):
         for powers in itertools.product([0, 3, ORDER - 1], repeat=d):
             expected = weights[own] @ np.prod(rows[own] ** np.array(powers), axis=1)
-            assert found[at] @ np.prod(nodes ** np.array(powers), axis=1) == pytest.approx(expected, abs=1e-9)
+            assert found[at] @ np.prod(nodes ** np.array(powers), axis=1) == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("h", [0.2, 0.5, 5.0])

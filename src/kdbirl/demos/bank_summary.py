@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial, reduce
-from os import sched_getaffinity
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,6 +27,7 @@ from kdbirl.demos.tables import Part, Table
 from kdbirl.demos.variable_facts import Coding, Facts, Kind
 from kdbirl.errors import InputError
 from kdbirl.progress import Progress, Silent
+from kdbirl.threads import cores
 
 Found = TypeVar("Found")
 KINDS: tuple[Kind, ...] = ("state", "action")
@@ -184,7 +184,7 @@ class _Pass:
 
     def __init__(self, bank: StreamedBank, seed: int, progress: Progress) -> None:
         self.bank, self.seed, self.progress = bank, seed, progress
-        self.workers = min(len(sched_getaffinity(0)), bank.source.n_pieces)
+        self.workers = min(cores(), bank.source.n_pieces)
         self.pool = ThreadPoolExecutor(self.workers)
 
     def close(self) -> None:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from operator import le
 
 import numpy as np
@@ -133,25 +132,14 @@ class GridTally:
 
 def _count(columns: list[np.ndarray], grid: GridCounts, by: int) -> None:
     """Add rows to the counts, in place: a chunk's keys are made and counted while they are in the processor's cache."""
-    lows, shape, counts = grid.lows, grid.counts.shape, grid.counts.reshape(-1)
-    kind = np.int32 if _fits_32_bits(columns, lows, shape) else np.int64
-    first = np.uint64(_place(lows, shape) % 2**64).astype(kind)  # of the lowest values: key 0; wraps as the keys do
+    from kdbirl.demos.count_loops import add_digit, tally
+
+    keys, counts = np.empty(CHUNK, dtype=np.int64), grid.counts.reshape(-1)
     for start in range(0, len(columns[0]), CHUNK):
-        parts = [column[start : start + CHUNK] for column in columns]
-        keys = parts[0].astype(kind)
-        for part, size in zip(parts[1:], shape[1:], strict=True):  # row-major, by Horner's scheme
-            np.multiply(keys, kind(size), out=keys)
-            np.add(keys, part, out=keys, dtype=kind, casting="unsafe")
-        np.add.at(counts, np.subtract(keys, first, dtype=kind).astype(np.intp, copy=False), by)
-
-
-def _place(values: Sequence[int], shape: Sequence[int]) -> int:
-    """The row-major place of some values in an array of this shape (Horner)."""
-    return reduce(lambda place, item: place * item[1] + item[0], zip(values, shape, strict=True), 0)
-
-
-def _fits_32_bits(columns: list[np.ndarray], lows: Sequence[int], shape: Sequence[int]) -> bool:
-    """Whether keys, and all that is added up on the way to them, are below 2^31; narrow integers are twice as fast."""
-    narrow = all(column.dtype.itemsize <= 4 and column.dtype != np.uint32 for column in columns)
-    largest = tuple(max(abs(low), abs(low + size)) for low, size in zip(lows, shape, strict=True))
-    return narrow and _place(largest, shape) < 2**31
+        own = keys[: len(columns[0]) - start]
+        own[:] = 0
+        for column, low, size in zip(
+            columns, grid.lows, grid.counts.shape, strict=True
+        ):  # row-major, by Horner's scheme
+            add_digit(own, column[start : start + CHUNK], low, size)
+        tally(counts, own, by)

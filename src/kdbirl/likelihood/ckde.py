@@ -164,16 +164,9 @@ class CKDE:
         if self.all_rows is not None:
             return self.all_rows.task_log_sums(expert, kernel, h, columns, progress)
         if columns == tuple(range(self.rows.shape[1])) and self.sums.boxed(kernel, len(columns)):
-            return self._boxed(expert, kernel, h)
+            return boxed_log_sums(expert, self._boxes(float(h[0])), self.sums.tolerance)
         rows, single = self.rows[:, list(columns)], self.sums.precision == "single"
         return task_log_sums(expert, rows, self.weights, self.tasks, self.n_tasks, kernel, h, progress, single)
-
-    def _boxed(self, expert: np.ndarray, kernel: PairKernel, h: np.ndarray) -> np.ndarray:
-        """S within the tolerance; rows that are too far from boxes that matter are summed exactly."""
-        table, far = boxed_log_sums(expert, self._boxes(float(h[0])), self.sums.tolerance)
-        if far.any():
-            table[far] = task_log_sums(expert[far], self.rows, self.weights, self.tasks, self.n_tasks, kernel, h)
-        return table
 
     def _boxes(self, h: float) -> Boxes:
         """Made when an h is first asked for, and kept until another one is."""

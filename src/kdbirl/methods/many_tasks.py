@@ -5,9 +5,7 @@ about the bank, and the sampling itself: independence Metropolis (`posterior.ind
 large matrix products, a block on each core. Tasks come in batches, so that memory is bounded however many there are.
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -31,6 +29,7 @@ from kdbirl.posterior.sampler import Draws, Sampler
 from kdbirl.posterior.target import Target, log_posteriors
 from kdbirl.precision import float64
 from kdbirl.progress import Progress, Silent
+from kdbirl.threads import on_all_cores
 
 TABLE_ENTRIES = 2**23  # of the kernel sums of one batch: 64 MB
 BLOCK = 32  # tasks that are sampled by one compiled program
@@ -152,7 +151,7 @@ class _Batch:
         if together is not None:
             done = self._in_blocks(together, targets, finished)
         left = [name for name in targets if name not in done]
-        return done | _on_all_cores(lambda name: finished(name, self._alone(targets, name)), left)
+        return done | _by_item(lambda name: finished(name, self._alone(targets, name)), left)
 
     def _in_blocks(
         self, sampler: Independence, targets: Mapping[str, Target], finished: Finished
@@ -167,7 +166,7 @@ class _Batch:
             drawn = self._block(sampler, targets, names)
             return {name: finished(name, draws) for name, draws in drawn.items() if self._usable(draws)}
 
-        return {name: one for part in _on_all_cores(of_block, blocks).values() for name, one in part.items()}
+        return {name: one for part in _by_item(of_block, blocks).values() for name, one in part.items()}
 
     def _block(self, sampler: Independence, targets: Mapping[str, Target], names: Sequence[str]) -> dict[str, Draws]:
         size = 1 << (len(names) - 1).bit_length()  # a power of two: few programs are compiled
@@ -206,9 +205,7 @@ def _cut(support: Support, part: slice) -> Support:
     return replace(support, **{name: getattr(support, name)[part] for name in per_row})
 
 
-def _on_all_cores(work: Callable[[Any], Any], items: Sequence[Any]) -> dict[Any, Any]:
-    """work(item) of each, on a thread a core: compiled programs run outside of Python's lock."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _by_item(work: Callable[[Any], Any], items: Sequence[Any]) -> dict[Any, Any]:
+    """work(item) of each."""
     keys = [tuple(item) if isinstance(item, list) else item for item in items]
-    with ThreadPoolExecutor(max_workers=max(1, min(cores, len(items) or 1))) as pool:
-        return dict(zip(keys, pool.map(work, items), strict=True))
+    return dict(zip(keys, on_all_cores(work, items), strict=True))

@@ -1,0 +1,26 @@
+"""Numba, in one place: loops that neither NumPy nor JAX do fast, compiled when they are first called.
+
+Compiled functions leave the interpreter's lock to other threads, and are kept on disk for the next process, beside
+their source or in the user's cache, as Numba does it (docs/decisions/0014-compiled-loops.md). Importing Numba takes a
+third of a second: files of loops are imported where they are needed.
+"""
+
+from collections.abc import Callable
+from inspect import unwrap
+from typing import Any
+
+from numba import njit
+
+
+def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Decorate a loop; divisions by zero give infinities, as in NumPy."""
+
+    def decorate(loop: Callable[..., Any]) -> Any:
+        loop = unwrap(loop)  # of what a checker of types put around it
+        given = {"nogil": True, "error_model": "numpy", **options}
+        try:
+            return njit(cache=True, **given)(loop)
+        except RuntimeError:  # there is no place where it could be kept
+            return njit(**given)(loop)
+
+    return decorate

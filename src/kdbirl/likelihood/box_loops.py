@@ -1,0 +1,396 @@
+"""The loops of `boxes.py`, `nodes.py` and `boxed_sums.py`, compiled by Numba.
+
+Lengths are in bandwidths. Every function works on one thread and lets others run. A *place* is a box of the grid, also
+an empty one; places are numbered so that the 4 x 4 x 4 of a *group* follow each other.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kdbirl.compiled import compiled
+from kdbirl.likelihood.nodes import ORDER, extremes_of_derivative
+
+EPS = 2.0**-20  # of single precision: see boxed_sums.py
+LARGEST_EXPONENT = 60.0  # in single precision
+LOOSE = {"reassoc", "contract", "arcp", "nsz"}  # sums in any order: what vector instructions need; no more than that
+EXTREMES, EXTREME_VALUES = extremes_of_derivative()
+
+
+class Cells(NamedTuple):
+    """Cells (the rows of one task in one box) sorted by place and task, their rows and their points.
+
+    first_cell `(places + 1,)`; place, task, mass, of_nodes `(C,)`; first_row, first_point `(C + 1,)`. mass: weight of
+    the rows; of_nodes: that of nodes in their place, without signs, or 0. order: the rows of the cells. points
+    `(4, points)`: x, y and z relative to the middle of the box, and weights, of the rows or of nodes.
+    """
+
+    low: np.ndarray
+    sides: np.ndarray
+    half: np.ndarray
+    counts: np.ndarray
+    first_cell: np.ndarray
+    place: np.ndarray
+    task: np.ndarray
+    mass: np.ndarray
+    of_nodes: np.ndarray
+    first_row: np.ndarray
+    order: np.ndarray
+    first_point: np.ndarray
+    points: np.ndarray
+
+
+class Groups(NamedTuple):
+    """Cells by task: `cells` sorted by task and place; groups of them, `first[g]` to `first[g + 1]`, and their weight.
+
+    corner `(groups, 3)`: the first box along each column. of_task `(K + 1,)`: the first group of each task.
+    """
+
+    cells: np.ndarray
+    first: np.ndarray
+    mass: np.ndarray
+    corner: np.ndarray
+    of_task: np.ndarray
+
+
+@compiled()
+def _place(i, j, k, counts):
+    """The number of a place."""
+    group = ((i >> 2) * ((counts[1] + 3) >> 2) + (j >> 2)) * ((counts[2] + 3) >> 2) + (k >> 2)
+    return (group << 6) + ((i & 3) << 4) + ((j & 3) << 2) + (k & 3)
+
+
+@compiled()
+def extent(rows):
+    """Smallest and largest values of the columns."""
+    low, high = rows[0].copy(), rows[0].copy()
+    for row in rows:
+        for i in range(rows.shape[1]):
+            low[i] = min(low[i], row[i])
+            high[i] = max(high[i], row[i])
+    return low, high
+
+
+@compiled()
+def places_of(rows, scale, low, per_side, counts, n_places):
+    """The place of each row, and how many rows each place has."""
+    place, found = np.empty(len(rows), dtype=np.int32), np.zeros(n_places, dtype=np.int64)
+    index = np.zeros(3, dtype=np.int64)
+    for r in range(len(rows)):
+        for i in range(rows.shape[1]):
+            index[i] = _index(rows[r, i] * scale, low[i], per_side[i], counts[i])
+        place[r] = _place(index[0], index[1], index[2], counts)
+        found[place[r]] += 1
+    return place, found
+
+
+@compiled()
+def _index(value, low, per_side, count):
+    """The box of a coordinate along a column."""
+    return min(np.int64((value - low) * per_side), count - 1)
+
+
+@compiled()
+def put(rows, weights, tasks, start, stop, scale, low, sides, per_side, counts, place, to, points, task, order):
+    """Write rows of each place from its `to` on: coordinates from the middle of the box, weights, tasks and numbers."""
+    for r in range(start, stop):
+        at = to[place[r - start]]
+        to[place[r - start]] += 1
+        for i in range(rows.shape[1]):
+            value = rows[r, i] * scale
+            points[i, at] = value - (low[i] + (_index(value, low[i], per_side[i], counts[i]) + 0.5) * sides[i])
+        points[3, at] = weights[r]
+        task[at], order[at] = tasks[r], r
+
+
+@compiled()
+def cells_of(first, task, weight):
+    """Runs of one place and one task: their first points and the end, tasks, places, weights; and places' cells."""
+    m, n_places = len(task), len(first) - 1
+    n_cells = 0
+    for p in range(n_places):
+        for r in range(first[p], first[p + 1]):
+            n_cells += r == first[p] or task[r] != task[r - 1]
+    first_point, of_cell = np.empty(n_cells + 1, dtype=np.int64), np.empty(n_cells, dtype=np.int32)
+    place, mass = np.empty(n_cells, dtype=np.int32), np.zeros(n_cells)
+    first_cell, c = np.empty(n_places + 1, dtype=np.int64), 0
+    for p in range(n_places):
+        first_cell[p] = c
+        for r in range(first[p], first[p + 1]):
+            if r == first[p] or task[r] != task[r - 1]:
+                first_point[c], of_cell[c], place[c] = r, task[r], p
+                c += 1
+            mass[c - 1] += weight[r]
+    first_cell[n_places], first_point[n_cells] = c, m
+    return first_point, of_cell, place, mass, first_cell
+
+
+@compiled()
+def groups_of(place, task, mass, counts, n_tasks):
+    """`Groups` of cells."""
+    ends = np.zeros(n_tasks + 1, dtype=np.int64)
+    for t in task:
+        ends[t + 1] += 1
+    for k in range(n_tasks):
+        ends[k + 1] += ends[k]
+    cells, to = np.empty(len(task), dtype=np.int32), ends[:-1].copy()
+    for c in range(len(task)):
+        cells[to[task[c]]] = c
+        to[task[c]] += 1
+    first, of_task = np.empty(len(task) + 1, dtype=np.int64), np.empty(n_tasks + 1, dtype=np.int64)
+    total, g = np.zeros(len(task)), 0
+    for k in range(n_tasks):
+        of_task[k] = g
+        for c in range(ends[k], ends[k + 1]):
+            if c == ends[k] or place[cells[c]] >> 6 != place[cells[c - 1]] >> 6:
+                first[g] = c
+                g += 1
+            total[g - 1] += mass[cells[c]]
+    of_task[n_tasks], first[g] = g, len(task)
+    deep, wide = (counts[2] + 3) >> 2, (counts[1] + 3) >> 2
+    corner = np.empty((g, 3), dtype=np.int64)
+    for own in range(g):
+        group = place[cells[first[own]]] >> 6
+        corner[own, 0], corner[own, 1], corner[own, 2] = group // (deep * wide), (group // deep) % wide, group % deep
+    return Groups(cells, first[: g + 1].copy(), total[:g].copy(), corner << 2, of_task)
+
+
+@compiled(fastmath=LOOSE)
+def moments(points, first, last, half, found):
+    """Sums of weight T_c(z) T_b(y) T_a(x) over the points of some cells, T: Chebyshev polynomials on [-half, half]."""
+    t = np.ones((3, ORDER))
+    for cell in range(len(first)):
+        for p in range(first[cell], last[cell]):
+            for i in range(3):
+                if half[i] > 0:
+                    t[i, 1] = points[i, p] / half[i]
+                    for q in range(2, ORDER):
+                        t[i, q] = 2 * t[i, 1] * t[i, q - 1] - t[i, q - 2]
+            for c in range(found.shape[1]):
+                for b in range(found.shape[2]):
+                    factor = points[3, p] * t[2, c] * t[1, b]
+                    for a in range(ORDER):
+                        found[cell, c, b, a] += factor * t[0, a]
+
+
+@compiled()
+def put_nodes(points, first, full, nodes, weights, new, new_first):
+    """Copy the points of cells, or write nodes `(nodes, 3)` and the next of their weights where a cell is full."""
+    taken = 0
+    for c in range(len(full)):
+        size = new_first[c + 1] - new_first[c]
+        for p in range(size):
+            for i in range(3):
+                new[i, new_first[c] + p] = nodes[p, i] if full[c] else points[i, first[c] + p]
+            new[3, new_first[c] + p] = weights[taken, p] if full[c] else points[3, first[c] + p]
+        taken += full[c]
+
+
+@compiled(fastmath=LOOSE)
+def _exp(x):
+    """exp of x <= 0 in single precision, within 2^-21 of itself; e^-87 for all below. Vector instructions do it."""
+    y = max(x * np.float32(1.4426950408889634), np.float32(-126.0))
+    n = np.floor(y + np.float32(0.5))
+    r = y - n
+    q = np.float32(1.3276472e-3)  # the polynomial nearest to 2^r on [-1/2, 1/2]: within 2^-23.6 of it
+    q = q * r + np.float32(9.6755410e-3)
+    q = q * r + np.float32(5.5507130e-2)
+    q = q * r + np.float32(0.24022120)
+    q = q * r + np.float32(0.69314697)
+    q = q * r + np.float32(1.0000001)
+    return q * np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
+
+
+@compiled(fastmath=LOOSE)
+def _terms(x, y, z, weight, u, v, w, out):
+    """weight * exp(-distance^2/2) of some points."""
+    u, v, w = np.float32(u), np.float32(v), np.float32(w)
+    for p in range(len(x)):
+        a, b, c = u - x[p], v - y[p], w - z[p]
+        out[p] = weight[p] * _exp(np.float32(-0.5) * (a * a + b * b + c * c))
+
+
+@compiled(fastmath=LOOSE)
+def _sums_of_cells(term, first, out):
+    """Of the terms from each first one to the next, in double precision."""
+    for c in range(len(out)):
+        found = 0.0
+        for p in range(np.uint64(first[c] - first[0]), np.uint64(first[c + 1] - first[0])):  # signed ones are slower
+            found += term[p]
+        out[c] = found
+
+
+@compiled()
+def _range(value, low, side, count, reach):
+    """First and last box along a column whose distance may be within reach."""
+    if count == 1:
+        return 0, 0
+    first, last = np.floor((value - low - reach) / side), np.floor((value - low + reach) / side)
+    return np.int64(min(max(first, 0.0), count - 1.0)), np.int64(min(max(last, 0.0), count - 1.0))
+
+
+@compiled()
+def remainder(t, a):
+    """The remainder of interpolation by nodes on [-a, a] over exp(-t^2/2), where t is the smallest |argument|."""
+    he = np.empty(ORDER + 1)
+    he[0], he[1] = 1.0, t
+    scale = 2.0 * (a / 2) * (a / 2) / 2.0
+    for p in range(2, ORDER + 1):
+        he[p] = t * he[p - 1] - (p - 1) * he[p - 2]
+        if p > 2:
+            scale *= (a / 2) / p
+    largest = abs(he[ORDER])
+    for i in range(len(EXTREMES)):
+        if t < EXTREMES[i]:
+            largest = max(largest, EXTREME_VALUES[i] * np.exp(0.5 * t * t))
+    return scale * largest
+
+
+@compiled()
+def _remainder_in_box(u, v, w, half):
+    """product over columns of (1 + q) - 1."""
+    q = 1.0 + remainder(max(abs(u) - half[0], 0.0), half[0])
+    q *= 1.0 + remainder(max(abs(v) - half[1], 0.0), half[1])
+    return q * (1.0 + remainder(max(abs(w) - half[2], 0.0), half[2])) - 1.0
+
+
+@compiled()
+def first_round(expert, cells, in_all, most_points, radius, reach):
+    """Sums and their largest errors `(n, K)`: boxes within the radius are opened, in single precision."""
+    n, n_tasks = len(expert), len(in_all)
+    low, sides, half, counts = cells.low, cells.sides, cells.half, cells.counts
+    total, error, left_out = np.zeros((n, n_tasks)), np.zeros((n, n_tasks)), np.zeros(n_tasks)
+    x_of, y_of, z_of, weight = cells.points[0], cells.points[1], cells.points[2], cells.points[3]
+    term, sums = np.empty(most_points, dtype=np.float32), np.empty(n_tasks)
+    for e in range(n):
+        x, y, z = expert[e, 0], expert[e, 1], expert[e, 2]
+        for t in range(n_tasks):
+            left_out[t] = np.exp(-0.5 * reach**2) * in_all[t]
+        from_i, to_i = _range(x, low[0], sides[0], counts[0], reach)
+        from_j, to_j = _range(y, low[1], sides[1], counts[1], reach)
+        from_k, to_k = _range(z, low[2], sides[2], counts[2], reach)
+        for i in range(from_i, to_i + 1):
+            u = x - (low[0] + (i + 0.5) * sides[0])
+            near_i, far_i = max(abs(u) - half[0], 0.0) ** 2, (abs(u) + half[0]) ** 2
+            for j in range(from_j, to_j + 1):
+                v = y - (low[1] + (j + 0.5) * sides[1])
+                near_j, far_j = near_i + max(abs(v) - half[1], 0.0) ** 2, far_i + (abs(v) + half[1]) ** 2
+                if near_j > reach**2:
+                    continue
+                for k in range(from_k, to_k + 1):
+                    place = _place(i, j, k, counts)
+                    start, stop = cells.first_cell[place], cells.first_cell[place + 1]
+                    if start == stop:
+                        continue
+                    w = z - (low[2] + (k + 0.5) * sides[2])
+                    near, far = near_j + max(abs(w) - half[2], 0.0) ** 2, far_j + (abs(w) + half[2]) ** 2
+                    if near > reach**2:
+                        continue
+                    if near > radius**2 or far > 2 * LARGEST_EXPONENT:
+                        kernel = np.exp(-0.5 * near)
+                        for c in range(start, stop):
+                            left_out[cells.task[c]] += kernel * cells.mass[c]
+                        continue
+                    a, b = cells.first_point[start], cells.first_point[stop]
+                    _terms(x_of[a:b], y_of[a:b], z_of[a:b], weight[a:b], u, v, w, term)
+                    _sums_of_cells(term, cells.first_point[start : stop + 1], sums[: stop - start])
+                    rounding, worse = EPS * (2.0 + 0.5 * far), -1.0
+                    for c in range(start, stop):
+                        t, found = cells.task[c], sums[c - start]
+                        total[e, t] += found
+                        if cells.of_nodes[c] == 0:
+                            error[e, t] += rounding * found
+                            continue
+                        if worse < 0:
+                            worse = _remainder_in_box(u, v, w, half)
+                        error[e, t] += np.exp(-0.5 * near) * (cells.mass[c] * worse + cells.of_nodes[c] * rounding)
+        for t in range(n_tasks):
+            total[e, t] += 0.5 * left_out[t]
+            error[e, t] += 0.5 * left_out[t]
+    return total, error
+
+
+@compiled()
+def _near_and_far(at, i, j, k, size, cells):
+    """Squared distances of a point to the nearest and the furthest point of `size` boxes at most along each column."""
+    near_i, far_i = _along(at, i, size, cells, 0)
+    near_j, far_j = _along(at, j, size, cells, 1)
+    near_k, far_k = _along(at, k, size, cells, 2)
+    return near_i**2 + near_j**2 + near_k**2, far_i**2 + far_j**2 + far_k**2
+
+
+@compiled()
+def _along(at, corner, size, cells, column):
+    """The distances along a column."""
+    width = min(size, cells.counts[column] - corner)
+    gap = abs(at[column] - (cells.low[column] + (corner + 0.5 * width) * cells.sides[column]))
+    half = 0.5 * (width - 1) * cells.sides[column] + cells.half[column]
+    return max(gap - half, 0.0), gap + half
+
+
+@compiled()
+def _box(corner, place):
+    """The box of a place in a group, along each column."""
+    return corner[0] + ((place >> 4) & 3), corner[1] + ((place >> 2) & 3), corner[2] + (place & 3)
+
+
+@compiled()
+def second_round(expert, row, task, below, share, cells, groups, in_all, rows, weights, scale):
+    """Log sums of some expert rows over a task each, in double precision, wrong by half their share at most."""
+    found, near = np.empty(len(row)), np.empty(len(groups.mass))
+    for e in range(len(row)):
+        own = share / in_all[task[e]]
+        found[e] = _log_sum(expert[row[e]], task[e], below[e], own, cells, groups, near, rows, weights, scale)
+    return found
+
+
+@compiled()
+def _log_sum(at, task, below, share, cells, groups, near_group, rows, weights, scale):
+    """One of them: boxes are opened whose kernel may be more than this share of the sum."""
+    start, stop = groups.of_task[task], groups.of_task[task + 1]
+    if start == stop:
+        return -np.inf
+    for g in range(start, stop):
+        i, j, k = groups.corner[g, 0], groups.corner[g, 1], groups.corner[g, 2]
+        near_group[g] = _near_and_far(at, i, j, k, 4, cells)[0]
+    lower, log_share = below, np.log(share)
+    if np.isinf(lower):
+        lower = _lower_bound(at, start + np.argmin(near_group[start:stop]), lower, cells, groups)
+    for g in range(start, stop):
+        if -0.5 * near_group[g] > log_share + lower:
+            lower = _lower_bound(at, g, lower, cells, groups)
+    smallest = log_share + lower  # also below the log of the largest kernel
+    nothing = smallest - 20.0  # kernels below are, all together, e^-20 of the largest error
+    total, left_out, largest = 0.0, 0.0, smallest  # over exp(largest)
+    for g in range(start, stop):
+        if -0.5 * near_group[g] <= smallest:
+            if -0.5 * near_group[g] > nothing:
+                left_out += groups.mass[g] * np.exp(-0.5 * near_group[g] - largest)
+            continue
+        for c in groups.cells[groups.first[g] : groups.first[g + 1]]:
+            i, j, k = _box(groups.corner[g], cells.place[c])
+            near = _near_and_far(at, i, j, k, 1, cells)[0]
+            if -0.5 * near <= smallest:
+                if -0.5 * near > nothing:
+                    left_out += cells.mass[c] * np.exp(-0.5 * near - largest)
+                continue
+            for p in range(cells.first_row[c], cells.first_row[c + 1]):
+                r, square = cells.order[p], 0.0
+                for q in range(rows.shape[1]):
+                    square += (at[q] - rows[r, q] * scale) ** 2
+                if -0.5 * square <= nothing:
+                    continue
+                if -0.5 * square > largest:
+                    smaller = np.exp(largest + 0.5 * square)
+                    total, left_out, largest = total * smaller, left_out * smaller, -0.5 * square
+                total += weights[r] * np.exp(-0.5 * square - largest)
+    return np.log(total + 0.5 * left_out) + largest
+
+
+@compiled()
+def _lower_bound(at, group, lower, cells, groups):
+    """The largest of logs below the sum: if all rows of a cell were in its furthest corner."""
+    for c in groups.cells[groups.first[group] : groups.first[group + 1]]:
+        i, j, k = _box(groups.corner[group], cells.place[c])
+        lower = max(lower, np.log(cells.mass[c]) - 0.5 * _near_and_far(at, i, j, k, 1, cells)[1])
+    return lower
