@@ -63,7 +63,7 @@ def models(folder: Path) -> list[bytes]:
         warnings.simplefilter("ignore")
         for i, settings in enumerate(chosen):
             kb.KDBIRL(**settings).fit(bank()).save(folder / f"{i}.npz")
-    return [path.read_bytes() for path in sorted(folder.glob("*.npz"))]
+    return [(folder / f"{i}.npz").read_bytes() for i in range(len(chosen))]
 
 
 def posterior(**fields: object) -> Posterior:
@@ -102,7 +102,7 @@ def posteriors(folder: Path) -> list[bytes]:
         file["link"] = h5py.SoftLink("/a/b")
         file["outside"] = h5py.ExternalLink("/etc/hostname", "/")
         file["again"] = file["a"]
-    return [path.read_bytes() for path in sorted(folder.glob("*.nc"))]
+    return [(folder / name).read_bytes() for name in ("packed.nc", "plain.nc")]  # not what a killed worker left beside
 
 
 def worlds() -> list[bytes]:
