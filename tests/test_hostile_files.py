@@ -153,6 +153,17 @@ def test_an_absurd_shape_in_hdf5(tmp_path):
         kb.load_posterior(tmp_path / "p.nc")
 
 
+def test_a_small_file_may_not_take_much_memory(tmp_path):
+    """Found by fuzzing: a chunk that calls itself 2 GiB long. And zeros that zlib packs 700 times are still read."""
+    found = Path(__file__).parent / "fuzz" / "corpus" / "posterior" / "chunk-of-2-gib"
+    with pytest.raises(FileProblem, match="is damaged"):
+        kb.load_posterior(found)
+    with h5(tmp_path / "p.nc") as file:
+        file.create_dataset("zeros", data=np.zeros((2**14, 2**9)), chunks=(2**14, 2**8), compression="gzip")
+    assert 2**26 / (tmp_path / "p.nc").stat().st_size > 700
+    assert read_hdf5(tmp_path / "p.nc", "expected a posterior")[1]["zeros"].size == 2**23
+
+
 def test_links_that_lead_out_of_the_file_are_not_followed(tmp_path):
     (tmp_path / "secret.bin").write_bytes(b"secret!!" * 4)
     with h5(tmp_path / "other.h5") as file:

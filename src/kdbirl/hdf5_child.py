@@ -11,17 +11,29 @@ import json
 import math
 import resource
 import sys
+from pathlib import Path
 from typing import Any
 
 DEEPEST, MOST_OBJECTS = 32, 100_000
-SPARE = 2**31  # address space of Python, NumPy and HDF5 themselves
+SPARE = 2**29  # address space of Python, NumPy and HDF5 themselves
+MOST_PACKED = 2000  # bytes that a byte of the file unpacks to; zlib reaches 1032
 
 
-def limit_this_process(seconds: int, most_bytes: int) -> None:
+class TooLarge(Exception):
+    """The arrays, as the file describes them, are more than is allowed."""
+
+
+def limit_this_process(seconds: int, most_bytes: int, file_bytes: int) -> None:
     """Processor time and memory; no core dump of somebody's data."""
+    memory = most_memory(most_bytes, file_bytes)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    resource.setrlimit(resource.RLIMIT_AS, (3 * most_bytes + SPARE, 3 * most_bytes + SPARE))
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+
+
+def most_memory(most_bytes: int, file_bytes: int) -> int:
+    """The address space that reading a file of this size may take."""
+    return 3 * min(most_bytes, MOST_PACKED * file_bytes) + SPARE
 
 
 def content(path: str, most_bytes: int, keep: bool) -> tuple[dict[str, dict[str, Any]], list[tuple[str, Any]]]:
@@ -37,7 +49,7 @@ def content(path: str, most_bytes: int, keep: bool) -> tuple[dict[str, dict[str,
             if isinstance(item, h5py.Dataset) and item.dtype.kind in "biuf":
                 left -= _size(item)
                 if left < 0:
-                    raise MemoryError
+                    raise TooLarge
                 array = item[()]
                 left, kept = (left, [(name, array)]) if keep else (most_bytes, [])
                 found += kept
@@ -94,8 +106,11 @@ def answer(path: str, most_bytes: int, stream: Any, arrays_too: bool = True) -> 
     """Write the content, or the problem."""
     try:
         attributes, arrays = content(path, most_bytes, arrays_too)
-    except MemoryError:
+    except TooLarge:
         stream.write(b'{"memory": true}\n')
+        return
+    except MemoryError:
+        stream.write(b'{"problem": "it asks for more memory than a file of its size can need"}\n')
         return
     except Exception as problem:  # h5py raises whatever it stumbles over
         reason = " ".join(str(problem).split())[:200] or type(problem).__name__
@@ -108,5 +123,5 @@ def answer(path: str, most_bytes: int, stream: Any, arrays_too: bool = True) -> 
 
 
 if __name__ == "__main__":
-    limit_this_process(int(sys.argv[2]), int(sys.argv[3]))
+    limit_this_process(int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[1]).stat().st_size)
     answer(sys.argv[1], int(sys.argv[3]), sys.stdout.buffer, arrays_too=sys.argv[4] == "arrays")
