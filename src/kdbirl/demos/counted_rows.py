@@ -84,8 +84,7 @@ class CountedRows:
 
     def _few(self) -> bool:
         """Whether the distinct rows so far are few enough to be kept."""
-        grid = self.tally.grid
-        return grid is None or may_be_kept(grid.counts.size) or may_be_kept(grid.occupied)
+        return may_be_kept(self.tally.distinct)
 
     def _all_plays(self) -> pl.DataFrame:
         return few_plays(pl.concat(self.plays, how="vertical_relaxed"), self.bank.n_tasks)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import le
 
 import numpy as np
 import polars as pl
@@ -89,11 +88,12 @@ class GridCounts:
 
 
 class GridTally:
-    """Counts to which rows are added; `grid` has them, and grows with the values."""
+    """Counts to which rows are added; `grid` has them, and grows with the values. `distinct`: combinations so far."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
         self.grid: GridCounts | None = None
+        self.distinct = 0
 
     def add(self, frame: pl.DataFrame) -> bool:
         """Count the rows of a frame. False where they are no whole numbers, or do not fit with those that are there.
@@ -103,11 +103,12 @@ class GridTally:
         columns = self._columns(frame)
         if columns is None:
             return False
-        lows, ends = [int(column.min()) for column in columns], [int(column.max()) + 1 for column in columns]
-        grid = self._grid_for(lows, ends)
+        if self.grid is not None and self._count(columns, self.grid, 1):
+            return True
+        grid = self._grown([int(column.min()) for column in columns], [int(column.max()) + 1 for column in columns])
         if grid is not None:
-            _count(columns, grid, 1)
             self.grid = grid
+            self._count(columns, grid, 1)
         return grid is not None
 
     def take_back(self, frame: pl.DataFrame) -> None:
@@ -115,31 +116,31 @@ class GridTally:
         columns = self._columns(frame)
         assert columns is not None
         assert self.grid is not None
-        _count(columns, self.grid, -1)
+        self._count(columns, self.grid, -1)
 
     def _columns(self, frame: pl.DataFrame) -> list[np.ndarray] | None:
         series = [frame[name] for name in self.names]
         whole = all(column.dtype.is_integer() and column.null_count() == 0 for column in series)
         return [column.to_numpy() for column in series] if whole and frame.height else None
 
-    def _grid_for(self, lows: Sequence[int], ends: Sequence[int]) -> GridCounts | None:
+    def _grown(self, lows: Sequence[int], ends: Sequence[int]) -> GridCounts | None:
         """What is counted so far, with place for these values."""
-        if self.grid is None:
-            return GridCounts.zero(self.names, lows, ends)
-        inside = all(map(le, self.grid.lows, lows)) and all(map(le, ends, self.grid.ends))
-        return self.grid if inside else self.grid.grown(lows, ends)
+        return GridCounts.zero(self.names, lows, ends) if self.grid is None else self.grid.grown(lows, ends)
 
+    def _count(self, columns: list[np.ndarray], grid: GridCounts, by: int) -> bool:
+        """Add rows to the counts, in place: a chunk's keys are made and counted while they are in the cache.
 
-def _count(columns: list[np.ndarray], grid: GridCounts, by: int) -> None:
-    """Add rows to the counts, in place: a chunk's keys are made and counted while they are in the processor's cache."""
-    from kdbirl.demos.count_loops import add_digit, tally
+        False, and nothing is counted, where a value is outside of the grid.
+        """
+        from kdbirl.demos.count_loops import add_digit, tally
 
-    keys, counts = np.empty(CHUNK, dtype=np.int64), grid.counts.reshape(-1)
-    for start in range(0, len(columns[0]), CHUNK):
-        own = keys[: len(columns[0]) - start]
-        own[:] = 0
-        for column, low, size in zip(
-            columns, grid.lows, grid.counts.shape, strict=True
-        ):  # row-major, by Horner's scheme
-            add_digit(own, column[start : start + CHUNK], low, size)
-        tally(counts, own, by)
+        room, counts, rows = np.empty(CHUNK, dtype=np.int64), grid.counts.reshape(-1), len(columns[0])
+        for start in range(0, rows, CHUNK):
+            keys, stop = room[: rows - start], start + CHUNK
+            for place, (column, low, size) in enumerate(zip(columns, grid.lows, grid.counts.shape, strict=True)):
+                if not add_digit(keys, column[start:stop], low, size, place == 0):
+                    if start:
+                        self._count([column[:start] for column in columns], grid, -by)
+                    return False
+            self.distinct += tally(counts, keys, by)
+        return True
