@@ -43,6 +43,8 @@ TARGETS = (
     Target("birl", ("best", "144 states"), 0.75, at_least=False),
     Target("planning", ("ratios", "kdbirl over numpy loop"), 50),
     Target("planning", ("seconds", "EVD of 4000 draws on ICUSepsis"), 120, at_least=False),
+    Target("boxed-sums", ("ratios", "d=2, m=1000000"), 10),
+    Target("boxed-sums", ("ratios", "d=3, m=1000000"), 10),
     Target("boxed-sums", ("ratios", "d=2, m=10000000"), 10),
     Target("boxed-sums", ("ratios", "d=3, m=10000000"), 10),
     Target("streaming", ("peak_gib", "continuous"), 2, at_least=False),
