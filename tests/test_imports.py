@@ -32,7 +32,19 @@ FOLDERS = (
     "cli",
 )
 OPTIONAL = ("dask", "distributed", "icu_sepsis", "minari", "pandas", "pykeops", "sklearn", "stan", "torch")
-HEAVY = ("arviz_base", "arviz_stats", "blackjax", "jax", "matplotlib", "numpy", "pandas", "polars", "pyarrow", "xarray")
+HEAVY = (
+    "arviz_base",
+    "arviz_stats",
+    "blackjax",
+    "jax",
+    "matplotlib",
+    "numba",
+    "numpy",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "xarray",
+)
 PICKLES = ("cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve")
 
 

@@ -6,6 +6,7 @@ third of a second: files of loops are imported where they are needed.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from inspect import unwrap
 from typing import Any
 
@@ -19,8 +20,32 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         loop = unwrap(loop)  # of what a checker of types put around it
         given = {"nogil": True, "error_model": "numpy", **options}
         try:
-            return njit(cache=True, **given)(loop)
+            made = njit(cache=True, **given)(loop)
         except RuntimeError:  # there is no place where it could be kept
             return njit(**given)(loop)
+        made._cache = _Forgiving(made._cache)
+        return made
 
     return decorate
+
+
+class _Forgiving:
+    """Numba's cache of a function; where it is damaged, or its disk is full, the function is compiled again."""
+
+    def __init__(self, cache: Any) -> None:
+        self._cache = cache
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+    def load_overload(self, *given: Any) -> Any:
+        try:
+            return self._cache.load_overload(*given)
+        except Exception:  # whatever unpickling a damaged file raises
+            with suppress(OSError):
+                self._cache.flush()
+            return None
+
+    def save_overload(self, *given: Any) -> None:
+        with suppress(OSError):
+            self._cache.save_overload(*given)

@@ -16,7 +16,7 @@ from typing import Any
 
 DEEPEST, MOST_OBJECTS = 32, 100_000
 SPARE = 2**29  # address space of Python, NumPy and HDF5 themselves
-MOST_PACKED = 2000  # bytes that a byte of the file unpacks to; zlib reaches 1032
+LARGEST_RATIO, SMALL = 2000, 2**27  # bytes that a byte of a file unpacks to (zlib reaches 1032), and that any file may
 
 
 class TooLarge(Exception):
@@ -26,14 +26,16 @@ class TooLarge(Exception):
 def limit_this_process(seconds: int, most_bytes: int, file_bytes: int) -> None:
     """Processor time and memory; no core dump of somebody's data."""
     memory = most_memory(most_bytes, file_bytes)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    for kind, soft, hard in ((resource.RLIMIT_CORE, 0, 0), (resource.RLIMIT_CPU, seconds, seconds + 1),
+                             (resource.RLIMIT_AS, memory, memory)):  # fmt: skip
+        most = resource.getrlimit(kind)[1]  # that the user has set
+        limits = (soft, hard) if most == resource.RLIM_INFINITY else (min(soft, most), min(hard, most))
+        resource.setrlimit(kind, limits)
 
 
 def most_memory(most_bytes: int, file_bytes: int) -> int:
     """The address space that reading a file of this size may take."""
-    return 3 * min(most_bytes, MOST_PACKED * file_bytes) + SPARE
+    return 3 * min(most_bytes, max(LARGEST_RATIO * file_bytes, SMALL)) + SPARE
 
 
 def content(path: str, most_bytes: int, keep: bool) -> tuple[dict[str, dict[str, Any]], list[tuple[str, Any]]]:
@@ -119,7 +121,7 @@ def answer(path: str, most_bytes: int, stream: Any, arrays_too: bool = True) -> 
     listed = [(name, array.dtype.newbyteorder("<").str, list(array.shape)) for name, array in arrays]
     stream.write(json.dumps({"attributes": attributes, "arrays": listed}).encode() + b"\n")
     for _, array in arrays:
-        stream.write(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
+        stream.write(array.astype(array.dtype.newbyteorder("<"), copy=False).data)
 
 
 if __name__ == "__main__":

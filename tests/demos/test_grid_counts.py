@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from kdbirl.demos import grid_counts
-from kdbirl.demos.grid_counts import MOST_CELLS, WEIGHT, GridTally
+from kdbirl.demos.grid_counts import CHUNK, MOST_CELLS, WEIGHT, GridTally
 
 NAMES = ("task", "state", "action")
 KINDS = {
@@ -144,3 +144,28 @@ def test_others_are_not_counted_here(frame):
 def test_ranges_that_are_too_wide_together_are_not_merged():
     near, far = (pl.DataFrame({"task": [0], "state": [at], "action": [0]}) for at in (0, MOST_CELLS))
     assert counted(near, NAMES).merged(counted(far, NAMES)) is None
+
+
+def test_values_beyond_int64_are_not_counted_as_negative_ones():
+    tally = GridTally(("a",))
+    assert tally.add(pl.DataFrame({"a": [-5, 5]}))
+    assert not tally.add(pl.DataFrame({"a": [2**64 - 1]}, schema={"a": pl.UInt64}))
+    assert not tally.add(pl.DataFrame({"a": [1]}, schema={"a": pl.Int128}))
+    assert tally.add(pl.DataFrame({"a": [4, 5]}, schema={"a": pl.UInt64}))
+    assert tally.distinct == tally.grid.occupied == 3
+
+
+def test_a_value_outside_of_the_grid_in_a_later_chunk_counts_nothing_there():
+    """The grid grows then, and every row is counted once."""
+    tally = GridTally(("a",))
+    assert tally.add(pl.DataFrame({"a": [0, 9]}))
+    values = np.arange(3 * CHUNK) % 10
+    values[-1] = 11
+    assert tally.add(pl.DataFrame({"a": values}))
+    expected = np.bincount(np.append(values, [0, 9]), minlength=12)
+    np.testing.assert_array_equal(tally.grid.counts, expected)
+    assert tally.distinct == 11
+    values[-2] = 10**9
+    assert not tally.add(pl.DataFrame({"a": values}))
+    np.testing.assert_array_equal(tally.grid.counts, expected)
+    assert tally.distinct == 11

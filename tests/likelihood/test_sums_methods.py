@@ -12,11 +12,12 @@ import kdbirl as kb
 from kdbirl.errors import InputError
 from kdbirl.likelihood import box_loops
 from kdbirl.likelihood import boxes as boxes_module
+from kdbirl.likelihood.box_loops import ORDER
 from kdbirl.likelihood.boxed_sums import boxed_log_sums
 from kdbirl.likelihood.boxes import Boxes
 from kdbirl.likelihood.kernel_sums import SINGLE_ERROR, task_log_sums
 from kdbirl.likelihood.kernels import as_kernel, on_columns
-from kdbirl.likelihood.nodes import ORDER, chebyshev_nodes, node_weights
+from kdbirl.likelihood.nodes import chebyshev_nodes, node_weights
 
 
 def problem(d, m=6000, n=40, tasks=3, seed=0, far=0.0):
@@ -137,6 +138,13 @@ def test_a_tolerance_that_single_precision_may_not_keep_is_not_claimed(d, conden
     assert np.abs(boxed_log_sums(expert, boxes, 1e-9) - exact).max() < 1e-9 < np.abs(np.log(value) - exact).max()
 
 
+def in_boxes(grid, rows, weights, tasks):
+    """Rows in the boxes of a grid, none of them condensed."""
+    cells = grid.cells(rows, weights, tasks)
+    groups = box_loops.groups_of(cells.place, cells.task, cells.mass, cells.counts, tasks.max() + 1)
+    return Boxes(grid.h, rows, weights, grid.origin, cells, groups, np.bincount(cells.task, cells.mass))
+
+
 def boxes_of_cells(boxes):
     """The box of each cell along the columns, by the grid and the middle of its points."""
     cells = boxes.cells
@@ -150,7 +158,7 @@ def boxes_of_cells(boxes):
 def distances(boxes, expert):
     """Squared distances of rows to the nearest and furthest points of the cells' boxes, over all corners."""
     cells, at = boxes.cells, boxes.scaled(expert)
-    gap = np.abs(at[:, None] - (cells.low + (boxes_of_cells(boxes) + 0.5) * cells.sides))
+    gap = np.abs(at[:, None] - ((boxes_of_cells(boxes) + 0.5) * cells.sides))
     return (np.maximum(gap - cells.half, 0.0) ** 2).sum(axis=2), ((gap + cells.half) ** 2).sum(axis=2)
 
 
@@ -164,7 +172,7 @@ def test_the_first_round_opens_what_is_within_the_radius_and_bounds_the_rest(rad
     nearest, _ = distances(boxes, expert)
     value, error = box_loops.first_round(boxes.scaled(expert), cells, boxes.in_all, boxes.most_points, radius, reach)
     of_row = np.repeat(np.arange(len(cells.task)), np.diff(cells.first_point))
-    middle = cells.low + (boxes_of_cells(boxes) + 0.5) * cells.sides
+    middle = (boxes_of_cells(boxes) + 0.5) * cells.sides
     at = cells.points[:3].T + middle[of_row]
     kernel = cells.points[3] * np.exp(-0.5 * ((boxes.scaled(expert)[:, None] - at) ** 2).sum(axis=2))
     for k in range(3):
@@ -182,8 +190,8 @@ def test_boxes_that_single_precision_cannot_sum_are_left_to_the_second_round():
     """Sides of 30 bandwidths: exponents up to a thousand."""
     rows = np.concatenate([np.linspace(0, 30, 40), np.linspace(0, 30, 40) + 0.3])[:, None]
     weights, tasks = np.ones(80), np.zeros(80, int)
-    grid = boxes_module._Grid(1.0, np.zeros(3), np.array([30.3, 0.0, 0.0]), np.ones(3, int))
-    boxes = Boxes(1.0, rows, weights, grid.cells(rows, weights, tasks), np.array([80.0]))
+    grid = boxes_module._Grid(1.0, np.zeros(1), np.array([30.3, 0.0, 0.0]), np.ones(3, int))
+    boxes = in_boxes(grid, rows, weights, tasks)
     expert = np.array([[5.0], [40.0]])
     found = boxed_log_sums(expert, boxes, 1e-3)
     np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 1, 1.0), atol=1e-3)
@@ -217,6 +225,26 @@ def test_the_remainder_is_that_of_interpolation(a):
         assert error <= bound + 1e-15
 
 
+@pytest.mark.parametrize("value", [0.0, 5.0])
+@pytest.mark.parametrize(("d", "column"), [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)])
+def test_full_boxes_without_length_along_a_column_are_condensed_too(d, column, value):
+    expert, rows, weights, tasks = problem(d)
+    rows[:, column] = value
+    boxes = Boxes.of(rows, weights, tasks, 3, 3.0)
+    assert boxes.cells.of_nodes.all() == (d < 3) or boxes.cells.of_nodes.any()
+    found = boxed_log_sums(expert, boxes, 2e-4)
+    np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 3, 3.0), atol=2e-4)
+
+
+def test_rows_far_from_zero_are_summed_as_well():
+    """1e14 bandwidths away from it: rows are subtracted before they are divided."""
+    expert, rows, weights, tasks = problem(2, m=500)
+    rows, expert = np.round(rows * 2**20) / 2**20 + 2.0**27, np.round(expert * 2**20) / 2**20 + 2.0**27
+    for h in (0.3, 1e-6):
+        found = boxed_log_sums(expert, Boxes.of(rows, weights, tasks, 3, h), 2e-4)
+        np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 3, h), rtol=1e-12, atol=2e-4)
+
+
 def test_one_row_tasks_of_unequal_size_and_equal_rows():
     rows = np.concatenate([np.zeros((1, 2)), np.ones((500, 2))])
     tasks = np.repeat([0, 1], [1, 500])
@@ -228,8 +256,8 @@ def test_one_row_tasks_of_unequal_size_and_equal_rows():
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_boxes_hold_every_row_once(d):
     _, rows, weights, tasks = problem(d, m=5000)
-    cells = boxes_module._Grid.around(rows, 0.04).cells(rows, weights, tasks)
-    boxes = Boxes(0.04, rows, weights, cells, np.bincount(cells.task, cells.mass))
+    boxes = in_boxes(boxes_module._Grid.around(rows, 0.04), rows, weights, tasks)
+    cells = boxes.cells
     np.testing.assert_allclose(boxes.in_all, np.bincount(tasks, weights), rtol=2e-7)
     assert (boxes.in_all > np.bincount(tasks, weights)).all()
     np.testing.assert_allclose(cells.mass, np.add.reduceat(cells.points[3], cells.first_point[:-1]), rtol=2e-7)
@@ -239,8 +267,8 @@ def test_boxes_hold_every_row_once(d):
     in_box = np.diff(cells.first_point[cells.first_cell])
     assert boxes.most_points == in_box.max()
     of_point = np.repeat(np.arange(len(cells.task)), np.diff(cells.first_point))
-    middle = cells.low + (boxes_of_cells(boxes) + 0.5) * cells.sides
-    back = 0.04 * (cells.points[:3].T + middle[of_point])[:, :d]
+    middle = (boxes_of_cells(boxes) + 0.5) * cells.sides
+    back = boxes.origin + 0.04 * (cells.points[:3].T + middle[of_point])[:, :d]
     given, found = (
         np.column_stack([a, b, c])
         for a, b, c in ((rows, tasks, weights), (back, cells.task[of_point], cells.points[3]))

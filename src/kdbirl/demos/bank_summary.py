@@ -193,7 +193,7 @@ class _Pass:
     def counted(self, pieces: range) -> tuple[PieceSummary | None, range]:
         """Threads decode, and this one counts, until it cannot: the summary so far, and the pieces that are left.
 
-        Counting holds Python's lock, so that threads which count wait for each other, but not those that decode.
+        One thread counts where the last block was counted, so that nothing has to be merged.
         """
         counted = CountedRows(self.bank, self.seed)
         for piece, block in self._in_order(lambda piece: next(blocks_of(self.bank, piece), None), pieces):

@@ -11,6 +11,7 @@ from jaxtyping import Int64
 MOST_CELLS = 2**22  # (task, state, action) up to which all of them have a counter
 CHUNK = 2**15  # rows that are counted at once: they stay in the cache
 WEIGHT = "(weight)"
+WHOLE = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,10 @@ class GridTally:
 
     def _columns(self, frame: pl.DataFrame) -> list[np.ndarray] | None:
         series = [frame[name] for name in self.names]
-        whole = all(column.dtype.is_integer() and column.null_count() == 0 for column in series)
-        return [column.to_numpy() for column in series] if whole and frame.height else None
+        whole = all(column.dtype in WHOLE and column.null_count() == 0 for column in series)
+        columns = [column.to_numpy() for column in series] if whole and frame.height else None
+        large = columns is not None and any(column.dtype == np.uint64 and column.max() >= 2**63 for column in columns)
+        return None if large else columns
 
     def _grown(self, lows: Sequence[int], ends: Sequence[int]) -> GridCounts | None:
         """What is counted so far, with place for these values."""

@@ -1,20 +1,26 @@
 """The loops of `boxes.py`, `nodes.py` and `boxed_sums.py`, compiled by Numba.
 
-Lengths are in bandwidths. Every function works on one thread and lets others run. A *place* is a box of the grid, also
-an empty one; places are numbered so that the 4 x 4 x 4 of a *group* follow each other.
+Lengths are in bandwidths, from the corner of the grid. Every function works on one thread and lets others run. A
+*place* is a box of the grid, also an empty one; places are numbered so that those of a block of 4 x 4 x 4 follow each
+other; its cells of one task are a *group*.
 """
 
 from typing import NamedTuple
 
 import numpy as np
+from numpy.polynomial import hermite_e
 
 from kdbirl.compiled import compiled
-from kdbirl.likelihood.nodes import ORDER, extremes_of_derivative
 
+ORDER = 8  # nodes along a side (nodes.py)
 EPS = 2.0**-20  # of single precision: see boxed_sums.py
 LARGEST_EXPONENT = 60.0  # in single precision
 LOOSE = {"reassoc", "contract", "arcp", "nsz"}  # sums in any order: what vector instructions need; no more than that
-EXTREMES, EXTREME_VALUES = extremes_of_derivative()
+_HERMITE = [0.0] * ORDER + [1.0]
+EXTREMES = tuple(hermite_e.hermeroots([0.0, *_HERMITE]).tolist())  # of the ORDER-th derivative of exp(-t^2/2), which is
+EXTREME_VALUES = tuple(
+    float(abs(hermite_e.hermeval(z, _HERMITE)) * np.exp(-0.5 * z**2)) for z in EXTREMES
+)  # He exp(..)
 
 
 class Cells(NamedTuple):
@@ -25,7 +31,6 @@ class Cells(NamedTuple):
     `(4, points)`: x, y and z relative to the middle of the box, and weights, of the rows or of nodes.
     """
 
-    low: np.ndarray
     sides: np.ndarray
     half: np.ndarray
     counts: np.ndarray
@@ -72,33 +77,33 @@ def extent(rows):
 
 
 @compiled()
-def places_of(rows, scale, low, per_side, counts, n_places):
+def places_of(rows, origin, scale, per_side, counts, n_places):
     """The place of each row, and how many rows each place has."""
     place, found = np.empty(len(rows), dtype=np.int32), np.zeros(n_places, dtype=np.int64)
     index = np.zeros(3, dtype=np.int64)
     for r in range(len(rows)):
         for i in range(rows.shape[1]):
-            index[i] = _index(rows[r, i] * scale, low[i], per_side[i], counts[i])
+            index[i] = _index((rows[r, i] - origin[i]) * scale, per_side[i], counts[i])
         place[r] = _place(index[0], index[1], index[2], counts)
         found[place[r]] += 1
     return place, found
 
 
 @compiled()
-def _index(value, low, per_side, count):
+def _index(value, per_side, count):
     """The box of a coordinate along a column."""
-    return min(np.int64((value - low) * per_side), count - 1)
+    return min(np.int64(value * per_side), count - 1)
 
 
 @compiled()
-def put(rows, weights, tasks, start, stop, scale, low, sides, per_side, counts, place, to, points, task, order):
+def put(rows, weights, tasks, start, stop, origin, scale, sides, per_side, counts, place, to, points, task, order):
     """Write rows of each place from its `to` on: coordinates from the middle of the box, weights, tasks and numbers."""
     for r in range(start, stop):
         at = to[place[r - start]]
         to[place[r - start]] += 1
         for i in range(rows.shape[1]):
-            value = rows[r, i] * scale
-            points[i, at] = value - (low[i] + (_index(value, low[i], per_side[i], counts[i]) + 0.5) * sides[i])
+            value = (rows[r, i] - origin[i]) * scale
+            points[i, at] = value - (_index(value, per_side[i], counts[i]) + 0.5) * sides[i]
         points[3, at] = weights[r]
         task[at], order[at] = tasks[r], r
 
@@ -169,7 +174,7 @@ def moments(points, first, last, half, found):
             for c in range(found.shape[1]):
                 for b in range(found.shape[2]):
                     factor = points[3, p] * t[2, c] * t[1, b]
-                    for a in range(ORDER):
+                    for a in range(found.shape[3]):
                         found[cell, c, b, a] += factor * t[0, a]
 
 
@@ -221,11 +226,11 @@ def _sums_of_cells(term, first, out):
 
 
 @compiled()
-def _range(value, low, side, count, reach):
+def _range(value, side, count, reach):
     """First and last box along a column whose distance may be within reach."""
     if count == 1:
         return 0, 0
-    first, last = np.floor((value - low - reach) / side), np.floor((value - low + reach) / side)
+    first, last = np.floor((value - reach) / side), np.floor((value + reach) / side)
     return np.int64(min(max(first, 0.0), count - 1.0)), np.int64(min(max(last, 0.0), count - 1.0))
 
 
@@ -258,7 +263,7 @@ def _remainder_in_box(u, v, w, half):
 def first_round(expert, cells, in_all, most_points, radius, reach):
     """Sums and their largest errors `(n, K)`: boxes within the radius are opened, in single precision."""
     n, n_tasks = len(expert), len(in_all)
-    low, sides, half, counts = cells.low, cells.sides, cells.half, cells.counts
+    sides, half, counts = cells.sides, cells.half, cells.counts
     total, error, left_out = np.zeros((n, n_tasks)), np.zeros((n, n_tasks)), np.zeros(n_tasks)
     x_of, y_of, z_of, weight = cells.points[0], cells.points[1], cells.points[2], cells.points[3]
     term, sums = np.empty(most_points, dtype=np.float32), np.empty(n_tasks)
@@ -266,14 +271,14 @@ def first_round(expert, cells, in_all, most_points, radius, reach):
         x, y, z = expert[e, 0], expert[e, 1], expert[e, 2]
         for t in range(n_tasks):
             left_out[t] = np.exp(-0.5 * reach**2) * in_all[t]
-        from_i, to_i = _range(x, low[0], sides[0], counts[0], reach)
-        from_j, to_j = _range(y, low[1], sides[1], counts[1], reach)
-        from_k, to_k = _range(z, low[2], sides[2], counts[2], reach)
+        from_i, to_i = _range(x, sides[0], counts[0], reach)
+        from_j, to_j = _range(y, sides[1], counts[1], reach)
+        from_k, to_k = _range(z, sides[2], counts[2], reach)
         for i in range(from_i, to_i + 1):
-            u = x - (low[0] + (i + 0.5) * sides[0])
+            u = x - (i + 0.5) * sides[0]
             near_i, far_i = max(abs(u) - half[0], 0.0) ** 2, (abs(u) + half[0]) ** 2
             for j in range(from_j, to_j + 1):
-                v = y - (low[1] + (j + 0.5) * sides[1])
+                v = y - (j + 0.5) * sides[1]
                 near_j, far_j = near_i + max(abs(v) - half[1], 0.0) ** 2, far_i + (abs(v) + half[1]) ** 2
                 if near_j > reach**2:
                     continue
@@ -282,7 +287,7 @@ def first_round(expert, cells, in_all, most_points, radius, reach):
                     start, stop = cells.first_cell[place], cells.first_cell[place + 1]
                     if start == stop:
                         continue
-                    w = z - (low[2] + (k + 0.5) * sides[2])
+                    w = z - (k + 0.5) * sides[2]
                     near, far = near_j + max(abs(w) - half[2], 0.0) ** 2, far_j + (abs(w) + half[2]) ** 2
                     if near > reach**2:
                         continue
@@ -323,7 +328,7 @@ def _near_and_far(at, i, j, k, size, cells):
 def _along(at, corner, size, cells, column):
     """The distances along a column."""
     width = min(size, cells.counts[column] - corner)
-    gap = abs(at[column] - (cells.low[column] + (corner + 0.5 * width) * cells.sides[column]))
+    gap = abs(at[column] - (corner + 0.5 * width) * cells.sides[column])
     half = 0.5 * (width - 1) * cells.sides[column] + cells.half[column]
     return max(gap - half, 0.0), gap + half
 
@@ -335,17 +340,17 @@ def _box(corner, place):
 
 
 @compiled()
-def second_round(expert, row, task, below, share, cells, groups, in_all, rows, weights, scale):
+def second_round(expert, row, task, below, share, cells, groups, in_all, rows, weights, origin, scale):
     """Log sums of some expert rows over a task each, in double precision, wrong by half their share at most."""
     found, near = np.empty(len(row)), np.empty(len(groups.mass))
     for e in range(len(row)):
         own = share / in_all[task[e]]
-        found[e] = _log_sum(expert[row[e]], task[e], below[e], own, cells, groups, near, rows, weights, scale)
+        found[e] = _log_sum(expert[row[e]], task[e], below[e], own, cells, groups, near, rows, weights, origin, scale)
     return found
 
 
 @compiled()
-def _log_sum(at, task, below, share, cells, groups, near_group, rows, weights, scale):
+def _log_sum(at, task, below, share, cells, groups, near_group, rows, weights, origin, scale):
     """One of them: boxes are opened whose kernel may be more than this share of the sum."""
     start, stop = groups.of_task[task], groups.of_task[task + 1]
     if start == stop:
@@ -377,7 +382,7 @@ def _log_sum(at, task, below, share, cells, groups, near_group, rows, weights, s
             for p in range(cells.first_row[c], cells.first_row[c + 1]):
                 r, square = cells.order[p], 0.0
                 for q in range(rows.shape[1]):
-                    square += (at[q] - rows[r, q] * scale) ** 2
+                    square += (at[q] - (rows[r, q] - origin[q]) * scale) ** 2
                 if -0.5 * square <= nothing:
                     continue
                 if -0.5 * square > largest:

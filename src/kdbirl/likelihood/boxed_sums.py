@@ -55,7 +55,7 @@ def _log_sums(expert: Float[np.ndarray, "n 3"], boxes: Boxes, share: float) -> F
         table, below = np.log(value), np.log(np.maximum(value - error, 0.0))
     row, task = np.nonzero(~good)
     if len(row):
-        given = boxes.rows, boxes.weights, 1 / boxes.h
+        given = boxes.rows, boxes.weights, boxes.origin, 1 / boxes.h
         lower = np.where(np.isfinite(below), below, -np.inf)[row, task]
         table[row, task] = second_round(
             expert, row, task, lower, share, boxes.cells, boxes.groups, boxes.in_all, *given

@@ -5,7 +5,7 @@ The rows of one task in one box are a *cell*, and its *points*. Where they are m
 do not have are zero, one box long.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -27,12 +27,14 @@ ROWS_OF_A_GROUP = 32  # of 4 x 4 x 4 boxes and one task, on average at least: el
 
 @dataclass(frozen=True)
 class Boxes:
-    """Weighted rows, their cells for the bandwidth h, and `in_all`, the weight of each of K tasks."""
+    """Weighted rows, their cells for the bandwidth h from `origin` on, and `in_all`, the weight of each of K tasks."""
 
     h: float
     rows: Float[np.ndarray, "m d"]
     weights: Float[np.ndarray, " m"]
+    origin: Float[np.ndarray, " d"]
     cells: "Cells"
+    groups: "Groups"
     in_all: Float[np.ndarray, " K"]
 
     @classmethod
@@ -44,23 +46,18 @@ class Boxes:
         n_tasks: int,
         h: float,
     ) -> "Boxes":
-        """Boxes of rows that are sorted by task, with up to three columns."""
+        """Boxes of rows that are sorted by task, with up to three columns, and weights that fit in single precision."""
+        from kdbirl.likelihood.box_loops import groups_of
+
         grid = _Grid.around(rows, h)
         while True:
             cells = grid.cells(rows, weights, tasks)
-            boxes = cls(h, rows, weights, cells, np.bincount(cells.task, cells.mass, n_tasks))
-            crowd = len(boxes.groups.mass) * ROWS_OF_A_GROUP / len(rows)
+            groups = groups_of(cells.place, cells.task, cells.mass, cells.counts, n_tasks)
+            crowd = len(groups.mass) * ROWS_OF_A_GROUP / len(rows)
             if crowd <= 1 or (grid.counts == 1).all():
-                return replace(boxes, cells=_condensed(cells))
+                in_all = np.bincount(cells.task, cells.mass, n_tasks)
+                return cls(h, rows, weights, grid.origin, _condensed(cells), groups, in_all)
             grid = grid.coarser(max(2.0, crowd ** (1 / rows.shape[1])))
-
-    @cached_property
-    def groups(self) -> "Groups":
-        """The cells of each task, in groups of neighbouring boxes."""
-        from kdbirl.likelihood.box_loops import groups_of
-
-        cells = self.cells
-        return groups_of(cells.place, cells.task, cells.mass, cells.counts, len(self.in_all))
 
     @cached_property
     def most_points(self) -> int:
@@ -68,17 +65,17 @@ class Boxes:
         return int(np.diff(self.cells.first_point[self.cells.first_cell]).max())
 
     def scaled(self, rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n 3"]:
-        """Rows in bandwidths, with three columns."""
-        return np.pad(rows / self.h, ((0, 0), (0, 3 - rows.shape[1])))
+        """Rows in bandwidths from the origin, with three columns."""
+        return np.pad((rows - self.origin) / self.h, ((0, 0), (0, 3 - rows.shape[1])))
 
 
 @dataclass(frozen=True)
 class _Grid:
-    """`counts` boxes along each of three columns, from `low` to `high`."""
+    """`counts` boxes along each of three columns, over `size` bandwidths from the origin."""
 
     h: float
-    low: Float[np.ndarray, "3"]
-    high: Float[np.ndarray, "3"]
+    origin: Float[np.ndarray, " d"]
+    size: Float[np.ndarray, "3"]
     counts: Int[np.ndarray, "3"]
 
     @classmethod
@@ -87,24 +84,25 @@ class _Grid:
 
         edges = on_all_cores(lambda part: extent(rows[part]), _parts(len(rows)))
         low, high = np.min([low for low, _ in edges], axis=0), np.max([high for _, high in edges], axis=0)
-        low, high = (np.pad(edge / h, (0, 3 - len(edge))) for edge in (low, high))
-        counts = np.maximum(np.ceil((high - low) / SIDES[rows.shape[1] - 1]), 1.0)
+        size = np.pad((high - low) / h, (0, 3 - len(low)))
+        counts = np.maximum(np.ceil(size / SIDES[rows.shape[1] - 1]), 1.0)
         while np.prod(np.ceil(counts / 4)) * 64 > MOST_PLACES:
             counts = np.ceil(counts / 2)
-        return cls(h, low, high, counts.astype(np.int64))
+        return cls(h, low, size, counts.astype(np.int64))
 
     def coarser(self, factor: float) -> "_Grid":
-        return _Grid(self.h, self.low, self.high, np.ceil(self.counts / factor).astype(np.int64))
+        return _Grid(self.h, self.origin, self.size, np.ceil(self.counts / factor).astype(np.int64))
 
     def cells(self, rows: np.ndarray, weights: np.ndarray, tasks: np.ndarray) -> "Cells":
         """The rows sorted by place; those of a place stay in their order, which is that of the tasks."""
         from kdbirl.likelihood import box_loops
 
-        sides, parts = (self.high - self.low) / self.counts, _parts(len(rows))
+        sides, parts = self.size / self.counts, _parts(len(rows))
         per_side = np.divide(1.0, sides, out=np.zeros(3), where=sides > 0)
         n_places = int(np.prod(-(-self.counts // 4))) * 64
         placed = on_all_cores(
-            lambda part: box_loops.places_of(rows[part], 1 / self.h, self.low, per_side, self.counts, n_places), parts
+            lambda part: box_loops.places_of(rows[part], self.origin, 1 / self.h, per_side, self.counts, n_places),
+            parts,
         )
         found = np.stack([counts for _, counts in placed])
         first = np.concatenate([[0], np.cumsum(found.sum(axis=0))])
@@ -113,14 +111,14 @@ class _Grid:
         task, order = np.empty(len(rows), dtype=np.int32), np.empty(len(rows), dtype=np.int64)
 
         def put(part: slice, place: np.ndarray, to: np.ndarray) -> None:
-            grid = 1 / self.h, self.low, sides, per_side, self.counts
+            grid = self.origin, 1 / self.h, sides, per_side, self.counts
             box_loops.put(rows, weights, tasks, part.start, part.stop, *grid, place, to, points, task, order)
 
         on_all_cores(lambda given: put(*given), zip(parts, (place for place, _ in placed), to, strict=True))
         first_row, of_cell, place, mass, first_cell = box_loops.cells_of(first, task, points[3])
         mass *= 1 + 2.0**-23  # not below the weight of the rows, which single precision rounds
-        half = sides / 2 + 1e-12 * (np.abs(self.low) + sides * self.counts)  # rounding may put a row outside
-        grid = self.low, sides, half, self.counts
+        half = sides / 2 + 1e-12 * self.size  # rounding may put a row outside
+        grid = sides, half, self.counts
         of_rows = np.zeros(len(mass)), first_row, order
         return box_loops.Cells(*grid, first_cell, place, of_cell, mass, *of_rows, first_row, points)
 

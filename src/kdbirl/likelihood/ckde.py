@@ -170,10 +170,12 @@ class CKDE:
 
     def _boxes(self, h: float) -> Boxes:
         """Made when an h is first asked for, and kept until another one is."""
-        if h not in self._kept_boxes:
+        boxes = self._kept_boxes.get(h)
+        if boxes is None:
+            boxes = Boxes.of(self.rows, self.weights, self.tasks, self.n_tasks, h)
             self._kept_boxes.clear()
-            self._kept_boxes[h] = Boxes.of(self.rows, self.weights, self.tasks, self.n_tasks, h)
-        return self._kept_boxes[h]
+            self._kept_boxes[h] = boxes
+        return boxes
 
     @cached_property
     def _kept_boxes(self) -> dict[float, Boxes]:

@@ -206,6 +206,6 @@ def _cut(support: Support, part: slice) -> Support:
 
 
 def _by_item(work: Callable[[Any], Any], items: Sequence[Any]) -> dict[Any, Any]:
-    """work(item) of each."""
+    """work(item) of each, on all cores: compiled programs run outside of Python's lock."""
     keys = [tuple(item) if isinstance(item, list) else item for item in items]
     return dict(zip(keys, on_all_cores(work, items), strict=True))
