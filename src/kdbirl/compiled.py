@@ -23,7 +23,8 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
             made = njit(cache=True, **given)(loop)
         except RuntimeError:  # there is no place where it could be kept
             return njit(**given)(loop)
-        made._cache = _Forgiving(made._cache)
+        if hasattr(made, "_cache"):  # a plain function has none: NUMBA_DISABLE_JIT=1
+            made._cache = _Forgiving(made._cache)
         return made
 
     return decorate
