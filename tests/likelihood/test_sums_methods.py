@@ -51,6 +51,15 @@ def test_boxes_keep_their_tolerance(d, h, tolerance):
     assert np.abs(found - double_loop(expert, rows, weights, tasks, 3, h)).max() <= tolerance
 
 
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("h", [0.02, 0.3, 3.0])
+@pytest.mark.parametrize("tolerance", [1e-9, 1e-6])
+def test_the_second_round_keeps_tolerances_that_the_first_cannot(d, h, tolerance):
+    expert, rows, weights, tasks = problem(d, m=2000, n=12)
+    found = boxed_log_sums(expert, Boxes.of(rows, weights, tasks, 3, h), tolerance)
+    np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 3, h), rtol=1e-13, atol=tolerance)
+
+
 @pytest.mark.parametrize("m", [40, 6000])
 @pytest.mark.parametrize("away", [1.0, 30.0, 1e4])
 def test_expert_rows_far_from_all_or_from_some_tasks_keep_the_tolerance(away, m):
@@ -184,6 +193,37 @@ def test_the_first_round_opens_what_is_within_the_radius_and_bounds_the_rest(rad
         np.testing.assert_allclose(value[:, k], expected + left_out, rtol=1e-4)
         assert (error[:, k] >= left_out * (1 - 1e-12)).all()
         assert (error[:, k] <= left_out + 1e-3 * expected + 1e-12).all()
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_the_nearest_and_the_furthest_point_of_boxes(size):
+    """Of one box, and of a group that the edge of the grid may cut: by clamping, and over all corners."""
+    expert, rows, weights, tasks = problem(3)
+    cells = Boxes.of(rows, weights, tasks, 3, 0.2).cells
+    for at in 5.0 * expert[:8] + 0.5 * cells.sides * cells.counts:
+        for corner in ((0, 0, 0), tuple(cells.counts - 1), tuple(cells.counts // 2)):
+            first = np.array(corner)
+            low, high = first * cells.sides, np.minimum(first + size, cells.counts) * cells.sides
+            corners = np.array(list(itertools.product(*zip(low, high, strict=True))))
+            near, far = box_loops._near_and_far(at, *corner, size, cells)
+            assert near == pytest.approx(((at - np.clip(at, low, high)) ** 2).sum(), rel=1e-9, abs=1e-9)
+            assert far == pytest.approx(((at - corners) ** 2).sum(axis=1).max(), rel=1e-9)
+
+
+def test_a_lower_bound_is_below_the_sum_of_a_task_and_as_large_as_a_cell_allows():
+    expert, rows, weights, tasks = problem(2, m=2000)
+    boxes = Boxes.of(rows, weights, tasks, 3, 0.3)
+    cells, groups = boxes.cells, boxes.groups
+    _, furthest = distances(boxes, expert)
+    exact = double_loop(expert, rows, weights, tasks, 3, 0.3)
+    for row, at in enumerate(boxes.scaled(expert)):
+        for k in range(3):
+            for g in range(groups.of_task[k], groups.of_task[k + 1]):
+                own = groups.cells[groups.first[g] : groups.first[g + 1]]
+                found = box_loops._lower_bound(at, g, -np.inf, cells, groups)
+                assert found == pytest.approx((np.log(cells.mass[own]) - 0.5 * furthest[row, own]).max(), rel=1e-9)
+                assert found <= exact[row, k] + 1e-6
+                assert box_loops._lower_bound(at, g, 1e9, cells, groups) == 1e9
 
 
 def test_boxes_that_single_precision_cannot_sum_are_left_to_the_second_round():
