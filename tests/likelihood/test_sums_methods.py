@@ -195,6 +195,36 @@ def test_the_first_round_opens_what_is_within_the_radius_and_bounds_the_rest(rad
         assert (error[:, k] <= left_out + 1e-3 * expected + 1e-12).all()
 
 
+def test_the_rounding_of_the_first_round_is_counted_by_the_furthest_point_of_each_box():
+    expert, rows, weights, tasks = problem(3, m=3000)
+    boxes = in_boxes(boxes_module._Grid.around(rows, 0.5), rows, weights, tasks)
+    cells, at = boxes.cells, boxes.scaled(expert)
+    nearest, furthest = distances(boxes, expert)
+    _, error = box_loops.first_round(at, cells, boxes.in_all, boxes.most_points, 50.0, 50.0)
+    of_row = np.repeat(np.arange(len(cells.task)), np.diff(cells.first_point))
+    points = cells.points[:3].T + ((boxes_of_cells(boxes) + 0.5) * cells.sides)[of_row]
+    kernel = cells.points[3] * np.exp(-0.5 * ((at[:, None] - points) ** 2).sum(axis=2))
+    opened = furthest <= 2 * box_loops.LARGEST_EXPONENT
+    assert not opened.all()
+    for k in range(3):
+        own = cells.task == k
+        sums = np.add.reduceat(kernel, cells.first_point[:-1], axis=1)
+        rounding = (box_loops.EPS * (2 + 0.5 * furthest) * sums * opened)[:, own].sum(axis=1)
+        left_out = 0.5 * (np.exp(-0.5 * nearest) * cells.mass * ~opened)[:, own].sum(axis=1)
+        np.testing.assert_allclose(error[:, k], rounding + left_out, rtol=1e-4, atol=1e-300)
+
+
+def test_boxes_that_are_looked_at_are_in_the_grid():
+    for value in (-1e9, -3.0, 0.0, 4.5, 19.9, 20.0, 1e9):
+        first, last = box_loops._range(value, 2.0, 10, 7.0)
+        middle = np.clip(value, 0.0, 20.0)
+        assert 0 <= first <= last <= 9
+        assert first == np.clip(np.floor((value - 7.0) / 2.0), 0, 9)
+        assert last == np.clip(np.floor((value + 7.0) / 2.0), 0, 9)
+        assert first * 2.0 <= middle
+    assert box_loops._range(3.0, 0.0, 1, 7.0) == (0, 0)
+
+
 @pytest.mark.parametrize("size", [1, 4])
 def test_the_nearest_and_the_furthest_point_of_boxes(size):
     """Of one box, and of a group that the edge of the grid may cut: by clamping, and over all corners."""
