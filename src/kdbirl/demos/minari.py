@@ -10,11 +10,12 @@ import numpy as np
 from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.demos.readers import check_same_tasks, read_rewards
 from kdbirl.demos.rewards import as_rewards
-from kdbirl.errors import FileProblem, InputError, MissingDependency, did_you_mean
+from kdbirl.errors import FileProblem, InputError, MissingDependency, did_you_mean, quoted
 from kdbirl.hdf5 import read_hdf5
 from kdbirl.reading import read_json
 
 EXPECTED = "expected a data set that Minari wrote"
+BYTES_OF_AN_EPISODE = 16  # at least: a group of HDF5 takes some hundred
 
 
 def read_minari(
@@ -69,7 +70,8 @@ def _load(dataset: Any) -> Any:
     try:
         if path.is_dir():
             return _opened(minari, path / "data" if (path / "data").is_dir() else path)
-        return minari.load_dataset(str(dataset))
+        kept = _place_of(str(dataset))
+        return _opened(minari, kept) if kept.is_dir() else minari.load_dataset(str(dataset))
     except InputError:
         raise
     except FileNotFoundError as error:
@@ -85,10 +87,28 @@ def _load(dataset: Any) -> Any:
 
 def _opened(minari: Any, data: Path) -> Any:
     """A data set in a directory, once its files are known to be readable: HDF5 must not hang or break this process."""
-    read_json(data / "metadata.json", EXPECTED)
+    _check_episodes(data, read_json(data / "metadata.json", EXPECTED))
     for file in sorted(data.glob("*.hdf5"))[:1000]:
         read_hdf5(file, EXPECTED, arrays_too=False)
     return minari.MinariDataset(data)
+
+
+def _place_of(name: str) -> Path:
+    """Where Minari keeps the data set of that id."""
+    from minari.storage.datasets_root_dir import get_dataset_path
+
+    return Path(get_dataset_path(name)) / "data"
+
+
+def _check_episodes(data: Path, metadata: Any) -> None:
+    """Minari makes a list of all episodes at once, whatever their number is said to be."""
+    said = metadata.get("total_episodes", 0) if isinstance(metadata, dict) else 0
+    size = sum(file.stat().st_size for file in data.rglob("*") if file.is_file())
+    if isinstance(said, int | float) and not 0 <= said <= size / BYTES_OF_AN_EPISODE:
+        raise FileProblem(
+            f"{data / 'metadata.json'}: total_episodes is {quoted(said)}, more than the {size:,} bytes of the data "
+            f"set can hold; {EXPECTED}."
+        )
 
 
 def _bank(loaded: Mapping[str, Any], rewards: Any, task: str, reward: Any, reward_key: str) -> TaskBank:
