@@ -122,9 +122,11 @@ def _check(study: "Comparison") -> None:
 
 def _numbers(text: str) -> tuple[int, ...]:
     """Whole numbers, separated by commas."""
-    from kdbirl.errors import InputError
+    from kdbirl.errors import InputError, quoted
 
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) >= 1 for part in parts):
-        raise InputError(f"--rows {text} should be whole numbers of at least 1 with commas between, such as 10,100.")
+    if not all(part.isdecimal() and len(part) < 19 and int(part) >= 1 for part in parts):  # of int64
+        raise InputError(
+            f"--rows {quoted(text)} should be whole numbers of at least 1 with commas between, such as 10,100."
+        )
     return tuple(int(part) for part in parts)
