@@ -55,8 +55,8 @@ def test_json(capsys):
     [
         (["--methods", "kdbril"], "no method called 'kdbril'. Did you mean 'kdbirl'"),
         (["--methods", ","], "Give at least one method"),
-        (["--rows", "10,many"], "--rows 10,many should be whole numbers"),
-        (["--rows", "0"], "--rows 0 should be whole numbers"),
+        (["--rows", "10,many"], "--rows '10,many' should be whole numbers"),
+        (["--rows", "0"], "--rows '0' should be whole numbers"),
         (["--seeds", "0"], "seeds=0"),
         (["--tasks", "0"], "tasks=0"),
         (["--training-tasks", "1"], "training-tasks=1"),
