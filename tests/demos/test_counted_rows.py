@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import kdbirl as kb
-from kdbirl.demos import bank_summary, piece_reading, piece_summary, row_sampling, row_source
+from kdbirl.demos import bank_pass, piece_reading, piece_summary, row_sampling, row_source
 from kdbirl.demos.bank_summary import BankSummary
 from kdbirl.demos.piece_reading import merged, summarise_piece
 from kdbirl.demos.row_source import ParquetRows
@@ -117,7 +117,7 @@ def test_few_distinct_rows_far_apart_are_all_kept(tmp_path):
 def test_only_small_pieces_wait_in_memory(tmp_path, monkeypatch):
     """A large row group is decoded batch by batch, never as a whole."""
     waiting = []
-    monkeypatch.setattr(bank_summary._Pass, "counted", lambda self, pieces: waiting.append(pieces) or (None, pieces))
+    monkeypatch.setattr(bank_pass._Pass, "counted", lambda self, pieces: waiting.append(pieces) or (None, pieces))
     opened(rows_of(), tmp_path).summary(0)
     assert waiting == [range(10)]
     waiting.clear()

@@ -1,11 +1,7 @@
 """What one pass over a streamed bank leaves in memory: everything that a fit needs of its rows but kernel sums."""
 
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,11 +10,9 @@ from jaxtyping import Float, Int
 
 from kdbirl.demos import columns
 from kdbirl.demos.coded_rows import CodedRows
-from kdbirl.demos.counted_rows import CountedRows
 from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.demos.grid_counts import WEIGHT
 from kdbirl.demos.moments import Moments
-from kdbirl.demos.piece_reading import SUMMARY_BLOCKS, blocks_of, merged, summarise_piece
 from kdbirl.demos.piece_summary import PieceSummary
 from kdbirl.demos.readers import check_same_tasks, episode_groups, step_order
 from kdbirl.demos.row_sampling import EPISODE, PIECE, ROW, TASK, first_episodes, many_plays
@@ -26,8 +20,6 @@ from kdbirl.demos.streamed_bank import RowBlock, StreamedBank
 from kdbirl.demos.tables import Part, Table
 from kdbirl.demos.variable_facts import Coding, Facts, Kind
 from kdbirl.errors import InputError
-from kdbirl.progress import Progress, Silent
-from kdbirl.threads import cores
 
 Found = TypeVar("Found")
 KINDS: tuple[Kind, ...] = ("state", "action")
@@ -60,8 +52,10 @@ class BankSummary:
         return int(self.rows_per_task.sum())
 
     @classmethod
-    def of(cls, bank: StreamedBank, found: PieceSummary) -> "BankSummary":
+    def of(cls, bank: StreamedBank, found: PieceSummary | None) -> "BankSummary":
         """From the merged summaries of all pieces; tasks without rows or without a reward are named."""
+        if found is None:
+            raise InputError(f"{bank.source.name}: the table has no rows; at least one is needed.")
         with_rows = [name for name, rows in zip(bank.names, found.rows_per_task, strict=True) if rows]
         check_same_tasks([*with_rows, *found.unknown], bank.names, bank.source.name, bank.rewards_name)
         found = found.counted()
@@ -154,64 +148,3 @@ def _episodes(bank: StreamedBank, table: Table, some: bool) -> Int[np.ndarray, "
     if bank.roles.episode is not None:
         return columns.episodes(table, bank.roles.episode)
     return np.unique(table.frame[EPISODE].to_numpy(), return_inverse=True)[1] if some else None
-
-
-def summarise(bank: StreamedBank, seed: int, progress: Progress | None = None) -> BankSummary:
-    """One pass over all rows: small pieces of whole numbers are counted, of others each thread summarises some."""
-    pieces = range(bank.source.n_pieces)
-    with closing(_Pass(bank, seed, progress or Silent())) as run:
-        counted, left = run.counted(pieces) if _may_be_counted(bank) else (None, pieces)
-        found = merged(counted, run.merged(left))
-    return BankSummary.of(bank, with_rows(bank, found))
-
-
-def with_rows(bank: StreamedBank, found: PieceSummary | None) -> PieceSummary:
-    """The summary, if there is a row at all."""
-    if found is None:
-        raise InputError(f"{bank.source.name}: the table has no rows; at least one is needed.")
-    return found
-
-
-def _may_be_counted(bank: StreamedBank) -> bool:
-    """Whole numbers, in pieces that are one block each: these wait in memory."""
-    sizes = [bank.source.rows_of(piece) for piece in range(bank.source.n_pieces)]
-    small = all(rows is not None and rows <= SUMMARY_BLOCKS * bank.block_rows for rows in sizes)
-    return small and CountedRows.suits(bank)
-
-
-class _Pass:
-    """Threads that read, and what is made of it in the order of the pieces."""
-
-    def __init__(self, bank: StreamedBank, seed: int, progress: Progress) -> None:
-        self.bank, self.seed, self.progress = bank, seed, progress
-        self.workers = min(cores(), bank.source.n_pieces)
-        self.pool = ThreadPoolExecutor(self.workers)
-
-    def close(self) -> None:
-        self.pool.shutdown(cancel_futures=True)
-
-    def counted(self, pieces: range) -> tuple[PieceSummary | None, range]:
-        """Threads decode, and this one counts, until it cannot: the summary so far, and the pieces that are left.
-
-        One thread counts where the last block was counted, so that nothing has to be merged.
-        """
-        counted = CountedRows(self.bank, self.seed)
-        for piece, block in self._in_order(lambda piece: next(blocks_of(self.bank, piece), None), pieces):
-            if block is not None and not counted.add(block[0], piece, block[1]):
-                return counted.summary(), pieces[piece:]
-        return counted.summary(), pieces[len(pieces) :]
-
-    def merged(self, pieces: range) -> PieceSummary | None:
-        """Each thread summarises pieces."""
-        found = self._in_order(lambda piece: summarise_piece(self.bank, piece, self.seed), pieces)
-        return reduce(merged, (one for _, one in found), None)
-
-    def _in_order(self, work: Callable[[int], Found], pieces: range) -> Iterator[tuple[int, Found]]:
-        """What the threads make of the pieces; few in flight, so that memory stays bounded."""
-        waiting = deque(self.pool.submit(work, piece) for piece in pieces[: self.workers + 1])
-        for place, piece in enumerate(pieces):
-            found = waiting.popleft().result()
-            for following in pieces[place + self.workers + 1 : place + self.workers + 2]:
-                waiting.append(self.pool.submit(work, following))
-            yield piece, found
-            self.progress.update("reading", piece + 1, self.bank.source.n_pieces, "pieces of the training table")

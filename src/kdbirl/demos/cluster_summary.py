@@ -1,7 +1,7 @@
 """The one pass over a streamed bank, made by a cluster."""
 
 from kdbirl.cluster import Cluster
-from kdbirl.demos.bank_summary import BankSummary, with_rows
+from kdbirl.demos.bank_summary import BankSummary
 from kdbirl.demos.piece_reading import merged, summarise_piece
 from kdbirl.demos.piece_summary import PieceSummary
 from kdbirl.demos.streamed_bank import StreamedBank
@@ -13,7 +13,7 @@ def summarise_on(cluster: Cluster, bank: StreamedBank, seed: int, progress: Prog
     if seed not in bank._summaries:
         pieces, shared = range(bank.source.n_pieces), (bank, seed)
         found = cluster.merged(_summary, pieces, merged, shared, progress, "reading")
-        bank._summaries[seed] = BankSummary.of(bank, with_rows(bank, found))
+        bank._summaries[seed] = BankSummary.of(bank, found)
     return bank._summaries[seed]
 
 

@@ -31,20 +31,20 @@ class CountedRows:
         whole = all(schema[name].is_integer() for name in roles.task_and_variables)
         return whole and roles.task not in roles.variables
 
-    def add(self, table: Table, piece: int, first: int) -> bool:
-        """Count some rows: `first` rows of the piece stand before them.
+    def add(self, rows: pl.DataFrame, plays: pl.DataFrame) -> bool:
+        """Count a block's rows, and keep its `plays_of`.
 
         False, and nothing is counted, where they are no whole numbers, or too many distinct ones together with those
         that are here.
         """
-        if not self.tally.add(table.frame):
+        if not self.tally.add(rows):
             return False
-        if not self._few():
-            self.tally.take_back(table.frame)
+        if not may_be_kept(self.tally.distinct):
+            self.tally.take_back(rows)
             return False
-        self.plays.append(self._played(table, piece, first))
+        self.plays.append(plays)
         if many_plays(sum(part.height for part in self.plays)):
-            self.plays = [self._all_plays()]
+            self.plays = [self._all_plays().drop(TASK)]
         return True
 
     def summary(self) -> PieceSummary | None:
@@ -72,28 +72,25 @@ class CountedRows:
             n_rows=bank.source.n_rows,
         )
 
-    def _played(self, table: Table, piece: int, first: int) -> pl.DataFrame:
-        """Its rows of the episodes that are kept, with their places and tasks."""
-        roles, n_rows = self.bank.roles, self.bank.source.n_rows
-        played, episodes = some_episodes(table, roles.episode, piece, first, self.seed, n_rows)
-        plays = with_places(table.frame[played], piece, first + played, episodes)
-        codes, low = self._codes()
-        tasks = codes[plays[roles.task].to_numpy().astype(np.int64) - low]
-        plays = plays.hstack([pl.Series(TASK, tasks)])
-        return plays.filter(tasks >= 0) if np.any(tasks < 0) else plays
-
-    def _few(self) -> bool:
-        """Whether the distinct rows so far are few enough to be kept."""
-        return may_be_kept(self.tally.distinct)
-
     def _all_plays(self) -> pl.DataFrame:
-        return few_plays(pl.concat(self.plays, how="vertical_relaxed"), self.bank.n_tasks)
+        """Those of tasks with a reward, with their tasks."""
+        plays = pl.concat(self.plays, how="vertical_relaxed")
+        codes, low = self._codes()
+        tasks = codes[plays[self.bank.roles.task].to_numpy().astype(np.int64) - low]
+        plays = plays.hstack([pl.Series(TASK, tasks)])
+        return few_plays(plays.filter(tasks >= 0) if np.any(tasks < 0) else plays, self.bank.n_tasks)
 
     def _codes(self) -> tuple[Int[np.ndarray, " labels"], int]:
         """The numbers of the tasks that are called low, low + 1, ... up to the largest label so far, and low."""
         grid = self.tally.grid
         assert grid is not None
         return _codes_of_numbers(self.bank.names, grid.lows[0], len(grid.counts)), grid.lows[0]
+
+
+def plays_of(bank: StreamedBank, table: Table, piece: int, first: int, seed: int) -> pl.DataFrame:
+    """A block's rows of the episodes that are kept, with their places; `first` rows of the piece stand before it."""
+    rows, episodes = some_episodes(table, bank.roles.episode, piece, first, seed, bank.source.n_rows)
+    return with_places(table.frame[rows], piece, first + rows, episodes)
 
 
 @lru_cache(maxsize=8)  # the blocks of a bank ask for the same ones

@@ -9,7 +9,7 @@ import polars as pl
 from jaxtyping import Int64
 
 MOST_CELLS = 2**22  # (task, state, action) up to which all of them have a counter
-CHUNK = 2**15  # rows that are counted at once: they stay in the cache
+CHUNK = 2**16  # rows that are counted at once: their keys stay in the cache
 WEIGHT = "(weight)"
 WHOLE = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 
@@ -118,6 +118,7 @@ class GridTally:
         assert columns is not None
         assert self.grid is not None
         self._count(columns, self.grid, -1)
+        self.distinct = self.grid.occupied
 
     def _columns(self, frame: pl.DataFrame) -> list[np.ndarray] | None:
         series = [frame[name] for name in self.names]
@@ -137,7 +138,7 @@ class GridTally:
         """
         from kdbirl.demos.count_loops import add_digit, tally
 
-        room, counts, rows = np.empty(CHUNK, dtype=np.int64), grid.counts.reshape(-1), len(columns[0])
+        room, counts, rows, new = np.empty(CHUNK, dtype=np.uint32), grid.counts.reshape(-1), len(columns[0]), 0
         for start in range(0, rows, CHUNK):
             keys, stop = room[: rows - start], start + CHUNK
             for place, (column, low, size) in enumerate(zip(columns, grid.lows, grid.counts.shape, strict=True)):
@@ -145,5 +146,6 @@ class GridTally:
                     if start:
                         self._count([column[:start] for column in columns], grid, -by)
                     return False
-            self.distinct += tally(counts, keys, by)
+            new += tally(counts, keys, by)
+        self.distinct += new if by > 0 else 0
         return True

@@ -8,10 +8,10 @@ import polars as pl
 from jaxtyping import Int
 
 from kdbirl.demos import columns
-from kdbirl.demos.counted_rows import CountedRows
+from kdbirl.demos.counted_rows import CountedRows, plays_of
 from kdbirl.demos.grid_counts import WEIGHT
 from kdbirl.demos.piece_summary import PieceSummary, cover_of, may_be_kept, with_levels
-from kdbirl.demos.row_sampling import KEY, TASK, as_fraction, keys, rates_of, some_episodes, with_places
+from kdbirl.demos.row_sampling import KEY, ROW, TASK, as_fraction, keys, rates_of
 from kdbirl.demos.streamed_bank import StreamedBank
 from kdbirl.demos.tables import Table
 from kdbirl.demos.variable_facts import Facts, facts_of
@@ -34,12 +34,13 @@ def _summaries(bank: StreamedBank, piece: int, seed: int) -> Iterator[PieceSumma
     """Of blocks that are counted together as long as they can be, and of others one by one."""
     counted, suits = CountedRows(bank, seed), CountedRows.suits(bank)
     for table, first in blocks_of(bank, piece):
-        if suits and counted.add(table, piece, first):
+        plays = plays_of(bank, table, piece, first, seed)
+        if suits and counted.add(table.frame, plays):
             continue
         yield counted.summary()
         counted = CountedRows(bank, seed)
-        if not (suits and counted.add(table, piece, first)):
-            yield _summarised(bank, table, piece, first, seed)
+        if not (suits and counted.add(table.frame, plays)):
+            yield _summarised(bank, table, plays, piece, first, seed)
             counted = CountedRows(bank, seed)
     yield counted.summary()
 
@@ -52,7 +53,9 @@ def blocks_of(bank: StreamedBank, piece: int) -> Iterator[tuple[Table, int]]:
         first += table.frame.height
 
 
-def _summarised(bank: StreamedBank, table: Table, piece: int, first: int, seed: int) -> PieceSummary:
+def _summarised(
+    bank: StreamedBank, table: Table, plays: pl.DataFrame, piece: int, first: int, seed: int
+) -> PieceSummary:
     """One block: its distinct rows, if they are few, or else moments, a sample and levels."""
     roles, n_rows = bank.roles, bank.source.n_rows
     variables, chosen = roles.kinds, tuple(dict.fromkeys(roles.variables))
@@ -68,9 +71,7 @@ def _summarised(bank: StreamedBank, table: Table, piece: int, first: int, seed: 
         kept = np.flatnonzero(as_fraction(key) < rates[tasks])
         sample = placed[kept].with_columns(pl.Series(KEY, key[kept])).select(TASK, KEY, *chosen)
         cover = cover_of(placed, with_levels(facts, variables))
-    played, episodes = some_episodes(table, roles.episode, piece, first, seed, n_rows)
-    plays = with_places(table.frame[played], piece, first + played, episodes)
-    plays = plays.hstack([pl.Series(TASK, tasks[played])])
+    plays = plays.hstack([pl.Series(TASK, tasks[plays[ROW].to_numpy() - first])])
     return PieceSummary(rows_per_task, unknown, facts, distinct, sample, rates, cover, plays, seed, variables, n_rows)
 
 

@@ -124,7 +124,7 @@ class StreamedBank:
 
     def summary(self, seed: int = 0, progress: Progress | None = None) -> "BankSummary":
         """What one pass over all rows tells; kept for each seed."""
-        from kdbirl.demos.bank_summary import summarise
+        from kdbirl.demos.bank_pass import summarise
 
         if seed not in self._summaries:
             self._summaries[seed] = summarise(self, seed, progress)
