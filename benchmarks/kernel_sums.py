@@ -17,7 +17,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +24,7 @@ import numpy as np
 
 from benchmarks.measuring import Spread, interleaved, rates, seconds_of
 from benchmarks.problem import Problem, make_problem
+from kdbirl.threads import on_all_cores
 
 CDIST_BLOCK, RBF_BLOCK = 1000, 5000  # training rows at once; each the best of 250, 1000 and 5000 here
 SLOW_SHARE = 10
@@ -53,7 +53,7 @@ def by_kernel_density(problem: Problem) -> np.ndarray:
         constant = np.log(len(rows)) + rows.shape[1] / 2 * np.log(2 * np.pi * problem.h**2)
         return KernelDensity(bandwidth=problem.h, rtol=0, atol=0).fit(rows).score_samples(problem.expert) + constant
 
-    return np.stack(_on_all_cores(of_task, _by_task(problem)), axis=1)
+    return np.stack(on_all_cores(of_task, _by_task(problem)), axis=1)
 
 
 def by_rbf_kernel(problem: Problem) -> np.ndarray:
@@ -113,13 +113,8 @@ def _in_blocks(of_block: Callable[[np.ndarray], np.ndarray], problem: Problem, s
         parts = np.array_split(rows, max(1, len(rows) // size))
         blocks += parts
         of_task += [task] * len(parts)
-    sums = np.stack(_on_all_cores(of_block, blocks), axis=1)
+    sums = np.stack(on_all_cores(of_block, blocks), axis=1)
     return np.logaddexp.reduceat(sums, np.flatnonzero(np.diff(of_task, prepend=-1)), axis=1)
-
-
-def _on_all_cores(function: Callable[[np.ndarray], np.ndarray], parts: list[np.ndarray]) -> list[np.ndarray]:
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return list(pool.map(function, parts))
 
 
 @dataclass(frozen=True)

@@ -157,9 +157,9 @@ def _by_polars(directory: Path) -> int:
 
 def _decoded(directory: Path) -> None:
     """Every row group by PyArrow into memory, one thread a core, and nothing else."""
-    from concurrent.futures import ThreadPoolExecutor
-
     import pyarrow.parquet as pq
+
+    from kdbirl.threads import on_all_cores
 
     files = sorted(directory.glob("*.parquet"))
     groups = [(path, group) for path in files for group in range(pq.ParquetFile(path).metadata.num_row_groups)]
@@ -168,8 +168,7 @@ def _decoded(directory: Path) -> None:
         with pq.ParquetFile(place[0], memory_map=True) as file:
             return int(file.read_row_group(place[1], use_threads=False).num_rows)
 
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        sum(pool.map(decode, groups))
+    on_all_cores(decode, groups)
 
 
 READERS = {"pyarrow's read_table": _by_pyarrow, "polars' read_parquet": _by_polars, "bare decoding": _decoded}

@@ -17,10 +17,22 @@ EPS = 2.0**-20  # of single precision: see boxed_sums.py
 LARGEST_EXPONENT = 60.0  # in single precision
 LOOSE = {"reassoc", "contract", "arcp", "nsz"}  # sums in any order: what vector instructions need; no more than that
 _HERMITE = [0.0] * ORDER + [1.0]
-EXTREMES = tuple(hermite_e.hermeroots([0.0, *_HERMITE]).tolist())  # of the ORDER-th derivative of exp(-t^2/2), which is
-EXTREME_VALUES = tuple(
-    float(abs(hermite_e.hermeval(z, _HERMITE)) * np.exp(-0.5 * z**2)) for z in EXTREMES
-)  # He exp(..)
+# The ORDER-th derivative of exp(-t^2/2) is He(t) exp(-t^2/2): where it has its extremes, and their sizes.
+EXTREMES = tuple(hermite_e.hermeroots([0.0, *_HERMITE]).tolist())
+EXTREME_VALUES = tuple(float(abs(hermite_e.hermeval(z, _HERMITE)) * np.exp(-0.5 * z**2)) for z in EXTREMES)
+
+
+class Lattice(NamedTuple):
+    """`counts (3,)` boxes along each column, of these `sides`; `per_side` is 1 / sides, 0 for a side without length.
+
+    Rows are put into it as (row - origin) * scale.
+    """
+
+    origin: np.ndarray
+    scale: float
+    sides: np.ndarray
+    per_side: np.ndarray
+    counts: np.ndarray
 
 
 class Cells(NamedTuple):
@@ -77,33 +89,33 @@ def extent(rows):
 
 
 @compiled()
-def places_of(rows, origin, scale, per_side, counts, n_places):
+def places_of(rows, lattice, n_places):
     """The place of each row, and how many rows each place has."""
     place, found = np.empty(len(rows), dtype=np.int32), np.zeros(n_places, dtype=np.int64)
     index = np.zeros(3, dtype=np.int64)
     for r in range(len(rows)):
         for i in range(rows.shape[1]):
-            index[i] = _index((rows[r, i] - origin[i]) * scale, per_side[i], counts[i])
-        place[r] = _place(index[0], index[1], index[2], counts)
+            index[i] = _index((rows[r, i] - lattice.origin[i]) * lattice.scale, lattice, i)
+        place[r] = _place(index[0], index[1], index[2], lattice.counts)
         found[place[r]] += 1
     return place, found
 
 
 @compiled()
-def _index(value, per_side, count):
+def _index(value, lattice, column):
     """The box of a coordinate along a column."""
-    return min(np.int64(value * per_side), count - 1)
+    return min(np.int64(value * lattice.per_side[column]), lattice.counts[column] - 1)
 
 
 @compiled()
-def put(rows, weights, tasks, start, stop, origin, scale, sides, per_side, counts, place, to, points, task, order):
-    """Write rows of each place from its `to` on: coordinates from the middle of the box, weights, tasks and numbers."""
-    for r in range(start, stop):
+def put(rows, weights, tasks, start, place, to, lattice, points, task, order):
+    """Write rows from `start` on, from `to` of their `place` on: their points (see `Cells`), tasks and numbers."""
+    for r in range(start, start + len(place)):
         at = to[place[r - start]]
         to[place[r - start]] += 1
         for i in range(rows.shape[1]):
-            value = (rows[r, i] - origin[i]) * scale
-            points[i, at] = value - (_index(value, per_side[i], counts[i]) + 0.5) * sides[i]
+            value = (rows[r, i] - lattice.origin[i]) * lattice.scale
+            points[i, at] = value - (_index(value, lattice, i) + 0.5) * lattice.sides[i]
         points[3, at] = weights[r]
         task[at], order[at] = tasks[r], r
 

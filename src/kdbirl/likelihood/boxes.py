@@ -49,6 +49,7 @@ class Boxes:
         """Boxes of rows that are sorted by task, with up to three columns, and weights that fit in single precision."""
         from kdbirl.likelihood.box_loops import groups_of
 
+        rows, weights = np.ascontiguousarray(rows, dtype=np.float64), np.asarray(weights, dtype=np.float64)
         grid = _Grid.around(rows, h)
         while True:
             cells = grid.cells(rows, weights, tasks)
@@ -100,10 +101,8 @@ class _Grid:
         sides, parts = self.size / self.counts, _parts(len(rows))
         per_side = np.divide(1.0, sides, out=np.zeros(3), where=sides > 0)
         n_places = int(np.prod(-(-self.counts // 4))) * 64
-        placed = on_all_cores(
-            lambda part: box_loops.places_of(rows[part], self.origin, 1 / self.h, per_side, self.counts, n_places),
-            parts,
-        )
+        lattice = box_loops.Lattice(self.origin, 1 / self.h, sides, per_side, self.counts)
+        placed = on_all_cores(lambda part: box_loops.places_of(rows[part], lattice, n_places), parts)
         found = np.stack([counts for _, counts in placed])
         first = np.concatenate([[0], np.cumsum(found.sum(axis=0))])
         to = first[:-1] + np.cumsum(found, axis=0) - found
@@ -111,8 +110,7 @@ class _Grid:
         task, order = np.empty(len(rows), dtype=np.int32), np.empty(len(rows), dtype=np.int64)
 
         def put(part: slice, place: np.ndarray, to: np.ndarray) -> None:
-            grid = self.origin, 1 / self.h, sides, per_side, self.counts
-            box_loops.put(rows, weights, tasks, part.start, part.stop, *grid, place, to, points, task, order)
+            box_loops.put(rows, weights, tasks, part.start, place, to, lattice, points, task, order)
 
         on_all_cores(lambda given: put(*given), zip(parts, (place for place, _ in placed), to, strict=True))
         first_row, of_cell, place, mass, first_cell = box_loops.cells_of(first, task, points[3])

@@ -115,7 +115,7 @@ class CellTree:
         s = self.halves[leaves]
         log_masses = self.values[leaves] + np.sum(np.log(2 * s) + _log_sinh_ratio(self.slopes[leaves] * s), axis=1)
         edges = np.cumsum(np.exp(log_masses - log_masses.max()))
-        cells = leaves[np.searchsorted(edges, rng.random(n) * edges[-1], side="right").clip(max=len(edges) - 1)]
+        cells = leaves[np.searchsorted(edges, rng.random(n) * edges[-1], side="right")]
         offset = _truncated_exponential(rng.random((n, s.shape[1])), (self.slopes * self.halves)[cells])
         return self.centres[cells] + offset * self.halves[cells], cells
 

@@ -29,7 +29,7 @@ from kdbirl.precision import float64
 from kdbirl.progress import Progress
 
 BLOCK = 100  # iterations per compiled call
-FAST, SLOW, DONE = 0, 1, 2  # stages of warm-up: step size alone, step size and mass matrix, neither
+DONE = 2  # the stage after warm-up; before it, 0 adapts the step size alone and 1 the mass matrix too
 DENSE_UP_TO = 30  # parameters up to which the mass matrix is dense by default
 
 MassMatrix = Literal["auto", "dense", "diagonal"]

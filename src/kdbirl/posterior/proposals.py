@@ -55,7 +55,7 @@ def fitted_proposal(
     h = (4.0 / ((q + 2.0) * min(CENTRES, effective))) ** (1.0 / (q + 4.0))  # Silverman's rule
     h = min(h, 0.95)
     edges = np.cumsum(weights)
-    chosen = np.searchsorted(edges, (np.arange(CENTRES) + rng.random()) / CENTRES * edges[-1]).clip(max=len(points) - 1)
+    chosen = np.searchsorted(edges, (np.arange(CENTRES) + rng.random()) / CENTRES * edges[-1])
     centres = mean + np.sqrt(1 - h**2) * (points[chosen] - mean)
     nu = freedom(q)
     root = h * np.sqrt((nu - 2) / nu) * np.linalg.cholesky(covariance)  # a Student-t has nu / (nu - 2) of its scale

@@ -214,9 +214,7 @@ def _step(log_likelihood: Float[np.ndarray, " p"], longest: float, target_ess: f
 def _systematic(log_weights: Float[np.ndarray, " p"], rng: np.random.Generator) -> Int[np.ndarray, " p"]:
     """Systematic resampling: the ancestors of the next particles, in order."""
     edges = np.cumsum(np.exp(log_weights - log_weights.max()))
-    return np.searchsorted(edges, (np.arange(len(edges)) + rng.random()) / len(edges) * edges[-1]).clip(
-        max=len(edges) - 1
-    )
+    return np.searchsorted(edges, (np.arange(len(edges)) + rng.random()) / len(edges) * edges[-1])
 
 
 def _covariance(particles: Float[np.ndarray, "particles q"]) -> Float[np.ndarray, "q q"]:
