@@ -87,7 +87,7 @@ def test_rows_some_bandwidths_away_from_condensed_boxes_are_summed_within_the_to
     """No box is opened for them at first; later rounds know how well nodes stand for rows, and accept their sums."""
     _, rows, weights, tasks = problem(1)
     boxes = Boxes.of(rows, weights, tasks, 3, 30.0)
-    assert boxes.cells.of_nodes.any()
+    assert len(boxes.points.full)
     expert = rows.max() + 30.0 * np.linspace(5.5, 9.0, 8)[:, None]
     found = boxed_log_sums(expert, boxes, 1e-3)
     np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 3, 30.0), atol=1e-3)
@@ -127,8 +127,8 @@ def test_a_full_box_is_condensed_into_as_many_points_as_there_are_nodes(d):
         np.zeros(2000, int),
     )
     boxes = Boxes.of(rows, weights, tasks, 1, 2.0)
-    assert boxes.cells.of_nodes.all()
-    assert boxes.cells.points.shape == (4, ORDER**d)
+    np.testing.assert_array_equal(boxes.points.full, np.arange(len(boxes.cells.task)))
+    assert boxes.points.points.shape == (4, ORDER**d)
     expert = rng.uniform(-2, 2, (20, d))
     found = boxed_log_sums(expert, boxes, 0.01)
     np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 1, 2.0), atol=0.01)
@@ -139,8 +139,8 @@ def test_a_tolerance_that_single_precision_may_not_keep_is_not_claimed(d, conden
     """Each term may be wrong by 2^-20 (2 + exponent) of itself, of rows as of nodes; a second round is then exact."""
     expert, rows, weights, tasks = problem(d, m=1000)
     boxes = Boxes.of(rows, weights, tasks, 3, 30.0)
-    assert boxes.cells.of_nodes.any() == condensed
-    value, error = box_loops.first_round(boxes.scaled(expert), boxes.cells, boxes.in_all, boxes.most_points, 5.0, 7.0)
+    assert bool(len(boxes.points.full)) == condensed
+    value, error = box_loops.first_round(boxes.scaled(expert), *of(boxes), 5.0, 7.0)
     assert (error >= 2.0**-19 * value).all()
     assert (error <= 2.0**-17 * value).all()
     exact = double_loop(expert, rows, weights, tasks, 3, 30.0)
@@ -149,9 +149,23 @@ def test_a_tolerance_that_single_precision_may_not_keep_is_not_claimed(d, conden
 
 def in_boxes(grid, rows, weights, tasks):
     """Rows in the boxes of a grid, none of them condensed."""
-    cells = grid.cells(rows, weights, tasks)
+    cells, points = grid.cells(rows, weights, tasks)
     groups = box_loops.groups_of(cells.place, cells.task, cells.mass, cells.counts, tasks.max() + 1)
-    return Boxes(grid.h, rows, weights, grid.origin, cells, groups, np.bincount(cells.task, cells.mass))
+    fours = boxes_module._in_fours(cells, points, condense=False)
+    return Boxes(grid.h, rows, weights, grid.origin, cells, fours, groups, np.bincount(cells.task, cells.mass))
+
+
+def of(boxes):
+    """What the first round is given of boxes."""
+    return boxes.cells, boxes.points, boxes.in_all, boxes.most_fours
+
+
+def cells_of_points(boxes):
+    """The cell of each point."""
+    cells, points = boxes.cells, boxes.points
+    number = {(p, k): c for c, (p, k) in enumerate(zip(cells.place, cells.task, strict=True))}
+    place = np.repeat(np.arange(len(points.first) - 1), np.diff(points.first))
+    return np.repeat([number[given] for given in zip(place, points.task, strict=True)], 4)
 
 
 def boxes_of_cells(boxes):
@@ -179,11 +193,11 @@ def test_the_first_round_opens_what_is_within_the_radius_and_bounds_the_rest(rad
     boxes = Boxes.of(rows, weights, tasks, 3, 0.1)
     cells = boxes.cells
     nearest, _ = distances(boxes, expert)
-    value, error = box_loops.first_round(boxes.scaled(expert), cells, boxes.in_all, boxes.most_points, radius, reach)
-    of_row = np.repeat(np.arange(len(cells.task)), np.diff(cells.first_point))
+    value, error = box_loops.first_round(boxes.scaled(expert), *of(boxes), radius, reach)
+    of_row = cells_of_points(boxes)
     middle = (boxes_of_cells(boxes) + 0.5) * cells.sides
-    at = cells.points[:3].T + middle[of_row]
-    kernel = cells.points[3] * np.exp(-0.5 * ((boxes.scaled(expert)[:, None] - at) ** 2).sum(axis=2))
+    at = boxes.points.points[:3].T + middle[of_row]
+    kernel = boxes.points.points[3] * np.exp(-0.5 * ((boxes.scaled(expert)[:, None] - at) ** 2).sum(axis=2))
     for k in range(3):
         opened = (nearest[:, of_row] <= radius**2) & (cells.task[of_row] == k)
         seen = (nearest > radius**2) & (nearest <= reach**2) & (cells.task == k)
@@ -195,21 +209,22 @@ def test_the_first_round_opens_what_is_within_the_radius_and_bounds_the_rest(rad
         assert (error[:, k] <= left_out + 1e-3 * expected + 1e-12).all()
 
 
-def test_the_rounding_of_the_first_round_is_counted_by_the_furthest_point_of_each_box():
+def test_the_rounding_of_the_first_round_is_counted_by_the_furthest_point_of_the_opened_boxes():
     expert, rows, weights, tasks = problem(3, m=3000)
     boxes = in_boxes(boxes_module._Grid.around(rows, 0.5), rows, weights, tasks)
     cells, at = boxes.cells, boxes.scaled(expert)
     nearest, furthest = distances(boxes, expert)
-    _, error = box_loops.first_round(at, cells, boxes.in_all, boxes.most_points, 50.0, 50.0)
-    of_row = np.repeat(np.arange(len(cells.task)), np.diff(cells.first_point))
-    points = cells.points[:3].T + ((boxes_of_cells(boxes) + 0.5) * cells.sides)[of_row]
-    kernel = cells.points[3] * np.exp(-0.5 * ((at[:, None] - points) ** 2).sum(axis=2))
+    _, error = box_loops.first_round(at, *of(boxes), 50.0, 50.0)
+    of_row = cells_of_points(boxes)
+    points = boxes.points.points[:3].T + ((boxes_of_cells(boxes) + 0.5) * cells.sides)[of_row]
+    kernel = boxes.points.points[3] * np.exp(-0.5 * ((at[:, None] - points) ** 2).sum(axis=2))
     opened = furthest <= 2 * box_loops.LARGEST_EXPONENT
     assert not opened.all()
+    furthest = (furthest * opened).max(axis=1)
     for k in range(3):
         own = cells.task == k
-        sums = np.add.reduceat(kernel, cells.first_point[:-1], axis=1)
-        rounding = (box_loops.EPS * (2 + 0.5 * furthest) * sums * opened)[:, own].sum(axis=1)
+        sums = (kernel * (opened & own)[:, of_row]).sum(axis=1)
+        rounding = box_loops.EPS * (2 + 0.5 * furthest) * sums
         left_out = 0.5 * (np.exp(-0.5 * nearest) * cells.mass * ~opened)[:, own].sum(axis=1)
         np.testing.assert_allclose(error[:, k], rounding + left_out, rtol=1e-4, atol=1e-300)
 
@@ -301,7 +316,7 @@ def test_full_boxes_without_length_along_a_column_are_condensed_too(d, column, v
     expert, rows, weights, tasks = problem(d)
     rows[:, column] = value
     boxes = Boxes.of(rows, weights, tasks, 3, 2.5)
-    assert boxes.cells.of_nodes.any()
+    assert len(boxes.points.full)
     found = boxed_log_sums(expert, boxes, 2e-4)
     np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 3, 2.5), atol=2e-4)
 
@@ -330,22 +345,23 @@ def test_boxes_hold_every_row_once(d):
     cells = boxes.cells
     np.testing.assert_allclose(boxes.in_all, np.bincount(tasks, weights), rtol=2e-7)
     assert (boxes.in_all > np.bincount(tasks, weights)).all()
-    np.testing.assert_allclose(cells.mass, np.add.reduceat(cells.points[3], cells.first_point[:-1]), rtol=2e-7)
+    of_point, weight = cells_of_points(boxes), boxes.points.points[3]
+    np.testing.assert_allclose(cells.mass, np.bincount(of_point, weight), rtol=2e-7)
     np.testing.assert_array_equal(np.sort(cells.order), np.arange(len(rows)))
-    np.testing.assert_array_equal(cells.points[3], weights[cells.order])
-    np.testing.assert_array_equal(cells.first_row, cells.first_point)
-    in_box = np.diff(cells.first_point[cells.first_cell])
-    assert boxes.most_points == in_box.max()
-    of_point = np.repeat(np.arange(len(cells.task)), np.diff(cells.first_point))
+    np.testing.assert_array_equal(weight[weight > 0], weights[cells.order])
+    np.testing.assert_array_equal(np.diff(cells.first_row), np.bincount(of_point, weight > 0))
+    np.testing.assert_array_equal(-(-np.diff(cells.first_row) // 4) * 4, np.bincount(of_point))
+    assert 4 * boxes.most_fours == np.bincount(cells.place[of_point]).max()
     middle = (boxes_of_cells(boxes) + 0.5) * cells.sides
-    back = boxes.origin + 0.04 * (cells.points[:3].T + middle[of_point])[:, :d]
+    back = boxes.origin + 0.04 * (boxes.points.points[:3].T + middle[of_point])[:, :d]
+    real = weight > 0
     given, found = (
         np.column_stack([a, b, c])
-        for a, b, c in ((rows, tasks, weights), (back, cells.task[of_point], cells.points[3]))
+        for a, b, c in ((rows, tasks, weights), (back[real], cells.task[of_point[real]], weight[real]))
     )
     order = [np.lexsort(np.round(part, 4).T) for part in (given, found)]
     np.testing.assert_allclose(found[order[1]], given[order[0]], atol=1e-5)
-    assert (np.abs(cells.points[:3].T) <= cells.half + 1e-6).all()
+    assert (np.abs(boxes.points.points[:3].T) <= cells.half + 1e-6).all()
 
 
 def test_groups_hold_every_cell_of_their_task_once():
@@ -357,6 +373,8 @@ def test_groups_hold_every_cell_of_their_task_once():
     of_group = np.repeat(np.arange(3), np.diff(groups.of_task))
     np.testing.assert_array_equal(cells.task[groups.cells], of_group[of_cell])
     np.testing.assert_allclose(groups.mass, np.bincount(of_cell, cells.mass[groups.cells]))
+    np.testing.assert_array_equal(groups.cell_mass, cells.mass[groups.cells])
+    np.testing.assert_array_equal(groups.place, cells.place[groups.cells])
     inside = boxes_of_cells(boxes)[groups.cells] - groups.corner[of_cell]
     assert (inside >= 0).all()
     assert (inside < 4).all()

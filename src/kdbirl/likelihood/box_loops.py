@@ -36,11 +36,10 @@ class Lattice(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """Cells (the rows of one task in one box) sorted by place and task, their rows and their points.
+    """Cells (the rows of one task in one box) sorted by place and task, and their rows.
 
-    first_cell `(places + 1,)`; place, task, mass, of_nodes `(C,)`; first_row, first_point `(C + 1,)`. mass: weight of
-    the rows; of_nodes: that of nodes in their place, without signs, or 0. order: the rows of the cells. points
-    `(4, points)`: x, y and z relative to the middle of the box, and weights, of the rows or of nodes.
+    first_cell `(places + 1,)`; place, task and mass, the weight of the rows, `(C,)`; first_row `(C + 1,)`; order: the
+    rows of the cells.
     """
 
     sides: np.ndarray
@@ -50,20 +49,37 @@ class Cells(NamedTuple):
     place: np.ndarray
     task: np.ndarray
     mass: np.ndarray
-    of_nodes: np.ndarray
     first_row: np.ndarray
     order: np.ndarray
-    first_point: np.ndarray
+
+
+class Points(NamedTuple):
+    """Rows, or nodes in the place of those of a full cell, in fours of one cell each, sorted as the cells.
+
+    So a sum over a cell has no loop of its own: its length could not be foreseen by the processor. The last four of a
+    cell is filled up with weights of zero. first `(places + 1,)`: the first four of each place; task `(fours,)`.
+    points `(4, 4 fours)`: x, y and z relative to the middle of the box, and weights. full: the full cells, those of a
+    place from `first_full (places + 1,)` on; of_nodes: the weights of the nodes of each, without signs.
+    """
+
+    first: np.ndarray
+    task: np.ndarray
     points: np.ndarray
+    full: np.ndarray
+    first_full: np.ndarray
+    of_nodes: np.ndarray
 
 
 class Groups(NamedTuple):
-    """Cells by task: `cells` sorted by task and place; groups of them, `first[g]` to `first[g + 1]`, and their weight.
+    """Cells by task: `cells` sorted by task and place, with their places and weights.
 
-    corner `(groups, 3)`: the first box along each column. of_task `(K + 1,)`: the first group of each task.
+    Groups of them, `first[g]` to `first[g + 1]`, and their weight `mass`; corner `(groups, 3)`: the first box along
+    each column. of_task `(K + 1,)`: the first group of each task.
     """
 
     cells: np.ndarray
+    place: np.ndarray
+    cell_mass: np.ndarray
     first: np.ndarray
     mass: np.ndarray
     corner: np.ndarray
@@ -169,7 +185,7 @@ def groups_of(place, task, mass, counts, n_tasks):
     for own in range(g):
         group = place[cells[first[own]]] >> 6
         corner[own, 0], corner[own, 1], corner[own, 2] = group // (deep * wide), (group // deep) % wide, group % deep
-    return Groups(cells, first[: g + 1].copy(), total[:g].copy(), corner << 2, of_task)
+    return Groups(cells, place[cells], mass[cells], first[: g + 1].copy(), total[:g].copy(), corner << 2, of_task)
 
 
 @compiled(fastmath=LOOSE)
@@ -191,16 +207,18 @@ def moments(points, first, last, half, found):
 
 
 @compiled()
-def put_nodes(points, first, full, nodes, weights, new, new_first):
-    """Copy the points of cells, or write nodes `(nodes, 3)` and the next of their weights where a cell is full."""
-    taken = 0
-    for c in range(len(full)):
-        size = new_first[c + 1] - new_first[c]
-        for p in range(size):
+def put_fours(cells, points, start, stop, nodes, weights, number, first, new, task):
+    """Write the points of cells from `start` to before `stop` into the fours from `first (C + 1,)` of each on.
+
+    They are its rows' (`points`), or nodes `(nodes, 3)` with the weights `number[c]`, where that is not -1.
+    """
+    for c in range(start, stop):
+        at, row = 4 * first[c], cells.first_row[c]
+        for p in range(cells.first_row[c + 1] - row if number[c] < 0 else len(nodes)):
             for i in range(3):
-                new[i, new_first[c] + p] = nodes[p, i] if full[c] else points[i, first[c] + p]
-            new[3, new_first[c] + p] = weights[taken, p] if full[c] else points[3, first[c] + p]
-        taken += full[c]
+                new[i, at + p] = points[i, row + p] if number[c] < 0 else nodes[p, i]
+            new[3, at + p] = points[3, row + p] if number[c] < 0 else weights[number[c], p]
+        task[first[c] : first[c + 1]] = cells.task[c]
 
 
 @compiled(fastmath=LOOSE)
@@ -228,13 +246,17 @@ def _terms(x, y, z, weight, u, v, w, out):
 
 
 @compiled(fastmath=LOOSE)
-def _sums_of_cells(term, first, out):
-    """Of the terms from each first one to the next, in double precision."""
-    for c in range(len(out)):
-        found = 0.0
-        for p in range(np.uint64(first[c] - first[0]), np.uint64(first[c + 1] - first[0])):  # signed ones are slower
-            found += term[p]
-        out[c] = found
+def _sums_of_fours(term, out):
+    """Of four terms each."""
+    for f in range(len(out)):
+        out[f] = (term[4 * f] + term[4 * f + 1]) + (term[4 * f + 2] + term[4 * f + 3])
+
+
+@compiled()
+def _add_to_tasks(total, task, found):
+    """Add what was found to the totals of its tasks."""
+    for f in range(len(task)):
+        total[task[f]] += found[f]
 
 
 @compiled()
@@ -272,15 +294,15 @@ def _remainder_in_box(u, v, w, half):
 
 
 @compiled()
-def first_round(expert, cells, in_all, most_points, radius, reach):
+def first_round(expert, cells, points, in_all, most_fours, radius, reach):
     """Sums and their largest errors `(n, K)`: boxes within the radius are opened, in single precision."""
     n, n_tasks = len(expert), len(in_all)
     sides, half, counts = cells.sides, cells.half, cells.counts
     total, error, left_out = np.zeros((n, n_tasks)), np.zeros((n, n_tasks)), np.zeros(n_tasks)
-    x_of, y_of, z_of, weight = cells.points[0], cells.points[1], cells.points[2], cells.points[3]
-    term, sums = np.empty(most_points, dtype=np.float32), np.empty(n_tasks)
+    x_of, y_of, z_of, weight = points.points[0], points.points[1], points.points[2], points.points[3]
+    term, sums = np.empty(4 * most_fours, dtype=np.float32), np.empty(most_fours, dtype=np.float32)
     for e in range(n):
-        x, y, z = expert[e, 0], expert[e, 1], expert[e, 2]
+        x, y, z, furthest = expert[e, 0], expert[e, 1], expert[e, 2], 0.0
         for t in range(n_tasks):
             left_out[t] = np.exp(-0.5 * reach**2) * in_all[t]
         from_i, to_i = _range(x, sides[0], counts[0], reach)
@@ -308,22 +330,20 @@ def first_round(expert, cells, in_all, most_points, radius, reach):
                         for c in range(start, stop):
                             left_out[cells.task[c]] += kernel * cells.mass[c]
                         continue
-                    a, b = cells.first_point[start], cells.first_point[stop]
+                    first, last = points.first[place], points.first[place + 1]
+                    a, b = 4 * first, 4 * last
                     _terms(x_of[a:b], y_of[a:b], z_of[a:b], weight[a:b], u, v, w, term)
-                    _sums_of_cells(term, cells.first_point[start : stop + 1], sums[: stop - start])
-                    rounding, worse = EPS * (2.0 + 0.5 * far), -1.0
-                    for c in range(start, stop):
-                        t, found = cells.task[c], sums[c - start]
-                        total[e, t] += found
-                        if cells.of_nodes[c] == 0:
-                            error[e, t] += rounding * found
-                            continue
-                        if worse < 0:
-                            worse = _remainder_in_box(u, v, w, half)
-                        error[e, t] += np.exp(-0.5 * near) * (cells.mass[c] * worse + cells.of_nodes[c] * rounding)
-        for t in range(n_tasks):
+                    _sums_of_fours(term, sums[: last - first])
+                    _add_to_tasks(total[e], points.task[first:last], sums)
+                    furthest = max(furthest, far)
+                    if points.first_full[place] < points.first_full[place + 1]:
+                        kernel, worse = np.exp(-0.5 * near), _remainder_in_box(u, v, w, half)
+                        for f in range(points.first_full[place], points.first_full[place + 1]):
+                            c, of_nodes = points.full[f], points.of_nodes[f] * EPS * (2.0 + 0.5 * far)
+                            error[e, cells.task[c]] += kernel * (cells.mass[c] * worse + of_nodes)
+        for t in range(n_tasks):  # sums over nodes can be too small by their error, so those over rows too large
+            error[e, t] += EPS * (2.0 + 0.5 * furthest) * (total[e, t] + error[e, t]) + 0.5 * left_out[t]
             total[e, t] += 0.5 * left_out[t]
-            error[e, t] += 0.5 * left_out[t]
     return total, error
 
 
@@ -384,14 +404,15 @@ def _log_sum(at, task, below, share, cells, groups, near_group, rows, weights, o
             if -0.5 * near_group[g] > nothing:
                 left_out += groups.mass[g] * np.exp(-0.5 * near_group[g] - largest)
             continue
-        for c in groups.cells[groups.first[g] : groups.first[g + 1]]:
-            i, j, k = _box(groups.corner[g], cells.place[c])
+        for c in range(groups.first[g], groups.first[g + 1]):
+            i, j, k = _box(groups.corner[g], groups.place[c])
             near = _near_and_far(at, i, j, k, 1, cells)[0]
             if -0.5 * near <= smallest:
                 if -0.5 * near > nothing:
-                    left_out += cells.mass[c] * np.exp(-0.5 * near - largest)
+                    left_out += groups.cell_mass[c] * np.exp(-0.5 * near - largest)
                 continue
-            for p in range(cells.first_row[c], cells.first_row[c + 1]):
+            cell = groups.cells[c]
+            for p in range(cells.first_row[cell], cells.first_row[cell + 1]):
                 r, square = cells.order[p], 0.0
                 for q in range(rows.shape[1]):
                     square += (at[q] - (rows[r, q] - origin[q]) * scale) ** 2
@@ -407,7 +428,10 @@ def _log_sum(at, task, below, share, cells, groups, near_group, rows, weights, o
 @compiled()
 def _lower_bound(at, group, lower, cells, groups):
     """The largest of logs below the sum: if all rows of a cell were in its furthest corner."""
-    for c in groups.cells[groups.first[group] : groups.first[group + 1]]:
-        i, j, k = _box(groups.corner[group], cells.place[c])
-        lower = max(lower, np.log(cells.mass[c]) - 0.5 * _near_and_far(at, i, j, k, 1, cells)[1])
+    most = np.log(groups.mass[group])
+    for c in range(groups.first[group], groups.first[group + 1]):
+        i, j, k = _box(groups.corner[group], groups.place[c])
+        far = _near_and_far(at, i, j, k, 1, cells)[1]
+        if most - 0.5 * far > lower:  # else it is not worth a logarithm
+            lower = max(lower, np.log(groups.cell_mass[c]) - 0.5 * far)
     return lower

@@ -10,8 +10,8 @@ it has a kernel between 0 and k = exp(-D^2/2). So
 - rounding: points are kept in single precision, relative to the middle of a box with a as half its diagonal, so a
   distance r is wrong by 2^-24 (r + 2a) at most, and the exponent r^2/2, which is at most e in the box, by 2^-24 (4e +
   2 r a); what is added by squares, sums and exp itself is below 2^-22 (2 + e). As r^2 and a^2 are at most 2e, terms are
-  within 2^-20 (2 + e) of themselves. The |terms| of rows are their sum; those of nodes are at most k times their
-  weights without signs.
+  within 2^-20 (2 + e) of themselves, e of the furthest box that is opened. The |terms| of rows are their sum; those of
+  nodes are at most k times their weights without signs.
 
 The three add up to E, so log S is within -log(1 - E / value), which is held against the tolerance for every expert row
 and task. In the first round, in single precision, boxes within `RADIUS` are opened, those within `REACH` are looked at,
@@ -49,7 +49,7 @@ def _log_sums(expert: Float[np.ndarray, "n 3"], boxes: Boxes, share: float) -> F
     """The same; `share` of a sum is its largest error."""
     from kdbirl.likelihood.box_loops import first_round, second_round
 
-    value, error = first_round(expert, boxes.cells, boxes.in_all, boxes.most_points, RADIUS, REACH)
+    value, error = first_round(expert, boxes.cells, boxes.points, boxes.in_all, boxes.most_fours, RADIUS, REACH)
     good = (error <= share * value) & (value > SMALLEST_SAFE_SUM) & np.isfinite(value)
     with np.errstate(divide="ignore", invalid="ignore"):
         table, below = np.log(value), np.log(np.maximum(value - error, 0.0))

@@ -11,13 +11,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float32, Int
 
 from kdbirl.likelihood.nodes import chebyshev_nodes, node_weights
 from kdbirl.threads import cores, on_all_cores
 
 if TYPE_CHECKING:
-    from kdbirl.likelihood.box_loops import Cells, Groups
+    from kdbirl.likelihood.box_loops import Cells, Groups, Points
 
 SIDES = (2.0, 2.0, 3.0)  # of a box, in bandwidths, at most, for one, two and three columns
 LARGEST_HALF_WITH_NODES = 1.2
@@ -34,6 +34,7 @@ class Boxes:
     weights: Float[np.ndarray, " m"]
     origin: Float[np.ndarray, " d"]
     cells: "Cells"
+    points: "Points"
     groups: "Groups"
     in_all: Float[np.ndarray, " K"]
 
@@ -52,18 +53,18 @@ class Boxes:
         rows, weights = np.ascontiguousarray(rows, dtype=np.float64), np.asarray(weights, dtype=np.float64)
         grid = _Grid.around(rows, h)
         while True:
-            cells = grid.cells(rows, weights, tasks)
+            cells, points = grid.cells(rows, weights, tasks)
             groups = groups_of(cells.place, cells.task, cells.mass, cells.counts, n_tasks)
             crowd = len(groups.mass) * ROWS_OF_A_GROUP / len(rows)
             if crowd <= 1 or (grid.counts == 1).all():
                 in_all = np.bincount(cells.task, cells.mass, n_tasks)
-                return cls(h, rows, weights, grid.origin, _condensed(cells), groups, in_all)
+                return cls(h, rows, weights, grid.origin, cells, _in_fours(cells, points), groups, in_all)
             grid = grid.coarser(max(2.0, crowd ** (1 / rows.shape[1])))
 
     @cached_property
-    def most_points(self) -> int:
-        """Of a box."""
-        return int(np.diff(self.cells.first_point[self.cells.first_cell]).max())
+    def most_fours(self) -> int:
+        """Of points of a box."""
+        return int(np.diff(self.points.first).max())
 
     def scaled(self, rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n 3"]:
         """Rows in bandwidths from the origin, with three columns."""
@@ -94,8 +95,10 @@ class _Grid:
     def coarser(self, factor: float) -> "_Grid":
         return _Grid(self.h, self.origin, self.size, np.ceil(self.counts / factor).astype(np.int64))
 
-    def cells(self, rows: np.ndarray, weights: np.ndarray, tasks: np.ndarray) -> "Cells":
-        """The rows sorted by place; those of a place stay in their order, which is that of the tasks."""
+    def cells(
+        self, rows: np.ndarray, weights: np.ndarray, tasks: np.ndarray
+    ) -> tuple["Cells", Float32[np.ndarray, "4 m"]]:
+        """The rows sorted by place, and as points; those of a place stay in their order, which is that of the tasks."""
         from kdbirl.likelihood import box_loops
 
         sides, parts = self.size / self.counts, _parts(len(rows))
@@ -116,30 +119,38 @@ class _Grid:
         first_row, of_cell, place, mass, first_cell = box_loops.cells_of(first, task, points[3])
         mass *= 1 + 2.0**-23  # not below the weight of the rows, which single precision rounds
         half = sides / 2 + 1e-12 * self.size  # rounding may put a row outside
-        grid = sides, half, self.counts
-        of_rows = np.zeros(len(mass)), first_row, order
-        return box_loops.Cells(*grid, first_cell, place, of_cell, mass, *of_rows, first_row, points)
+        cells = box_loops.Cells(sides, half, self.counts, first_cell, place, of_cell, mass, first_row, order)
+        return cells, points
 
 
-def _condensed(cells: "Cells") -> "Cells":
-    """With nodes in place of the rows of full cells."""
-    from kdbirl.likelihood.box_loops import put_nodes
+def _in_fours(cells: "Cells", points: Float32[np.ndarray, "4 m"], condense: bool = True) -> "Points":
+    """Points of cells, with nodes in place of the rows of full ones."""
+    from kdbirl.likelihood.box_loops import Points, put_fours
 
-    nodes, first = chebyshev_nodes(cells.half), cells.first_point
-    full = np.diff(first) > len(nodes)
-    if not full.any() or (cells.half > LARGEST_HALF_WITH_NODES).any():
-        return cells
-    parts = np.array_split(np.flatnonzero(full), min(cores(), int(np.count_nonzero(full))))
-    found = on_all_cores(lambda own: node_weights(cells.points, first[own], first[own + 1], cells.half), parts)
-    weights, of_nodes = np.concatenate(found), np.zeros(len(full))
-    of_nodes[full] = np.abs(weights).sum(axis=1)
-    new_first = np.concatenate([[0], np.cumsum(np.where(full, len(nodes), np.diff(first)))])
-    points = np.empty((4, new_first[-1]), dtype=np.float32)
-    put_nodes(cells.points, first, full, nodes, weights, points, new_first)
-    return cells._replace(of_nodes=of_nodes, first_point=new_first, points=points)
+    nodes, rows = chebyshev_nodes(cells.half), np.diff(cells.first_row)
+    full = np.flatnonzero(rows > len(nodes))
+    if not condense or (cells.half > LARGEST_HALF_WITH_NODES).any():
+        full = full[:0]
+    weights, number = np.zeros((len(full), len(nodes))), np.full(len(rows), -1)
+    number[full] = np.arange(len(full))
+
+    def weigh(part: slice) -> None:
+        own = full[part]
+        weights[part] = node_weights(points, cells.first_row[own], cells.first_row[own + 1], cells.half)
+
+    on_all_cores(weigh, _parts(len(full)))
+    size = np.where(number < 0, rows, len(nodes))
+    first = np.concatenate([[0], np.cumsum(-(-size // 4))])
+    found, task = np.zeros((4, 4 * first[-1]), dtype=np.float32), np.empty(first[-1], dtype=np.int32)
+    on_all_cores(
+        lambda part: put_fours(cells, points, part.start, part.stop, nodes, weights, number, first, found, task),
+        _parts(len(rows)),
+    )
+    first_full = np.searchsorted(full, cells.first_cell)
+    return Points(first[cells.first_cell], task, found, full, first_full, np.abs(weights).sum(axis=1))
 
 
-def _parts(rows: int) -> list[slice]:
+def _parts(items: int) -> list[slice]:
     """One for each core."""
-    edges = np.linspace(0, rows, min(cores(), rows) + 1).astype(int)
+    edges = np.linspace(0, items, min(cores(), items) + 1).astype(int)
     return [slice(int(start), int(stop)) for start, stop in pairwise(edges)]
