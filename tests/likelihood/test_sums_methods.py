@@ -150,7 +150,7 @@ def test_a_tolerance_that_single_precision_may_not_keep_is_not_claimed(d, conden
 def in_boxes(grid, rows, weights, tasks):
     """Rows in the boxes of a grid, none of them condensed."""
     cells, points = grid.cells(rows, weights, tasks)
-    groups = box_loops.groups_of(cells.place, cells.task, cells.mass, cells.counts, tasks.max() + 1)
+    groups = box_loops.groups_of(cells, tasks.max() + 1)
     fours = boxes_module._in_fours(cells, points, condense=False)
     return Boxes(grid.h, rows, weights, grid.origin, cells, fours, groups, np.bincount(cells.task, cells.mass))
 
@@ -240,19 +240,37 @@ def test_boxes_that_are_looked_at_are_in_the_grid():
     assert box_loops._range(3.0, 0.0, 1, 7.0) == (0, 0)
 
 
-@pytest.mark.parametrize("size", [1, 4])
-def test_the_nearest_and_the_furthest_point_of_boxes(size):
-    """Of one box, and of a group that the edge of the grid may cut: by clamping, and over all corners."""
+def edges_of(cells, first, size):
+    """The smallest and the largest corner of `size` boxes along each column, which the edge of the grid may cut."""
+    return first * cells.sides, np.minimum(first + size, cells.counts) * cells.sides
+
+
+def test_the_nearest_and_the_furthest_point_of_a_box():
+    """By clamping, and over all corners."""
     expert, rows, weights, tasks = problem(3)
     cells = Boxes.of(rows, weights, tasks, 3, 0.2).cells
     for at in 5.0 * expert[:8] + 0.5 * cells.sides * cells.counts:
-        for corner in ((0, 0, 0), tuple(cells.counts - 1), tuple(cells.counts // 2)):
-            first = np.array(corner)
-            low, high = first * cells.sides, np.minimum(first + size, cells.counts) * cells.sides
+        for box in ((0, 0, 0), tuple(cells.counts - 1), tuple(cells.counts // 2)):
+            low, high = edges_of(cells, np.array(box), 1)
             corners = np.array(list(itertools.product(*zip(low, high, strict=True))))
-            near, far = box_loops._near_and_far(at, *corner, size, cells)
+            near, far = box_loops._near_and_far(at, *box, cells)
             assert near == pytest.approx(((at - np.clip(at, low, high)) ** 2).sum(), rel=1e-9, abs=1e-9)
             assert far == pytest.approx(((at - corners) ** 2).sum(axis=1).max(), rel=1e-9)
+
+
+def test_the_nearest_points_of_groups():
+    expert, rows, weights, tasks = problem(3)
+    boxes = Boxes.of(rows, weights, tasks, 3, 0.2)
+    groups = boxes.groups
+    assert (groups.corner + 4 > boxes.cells.counts).any()
+    low, high = edges_of(boxes.cells, groups.corner, 4)
+    start, stop = groups.of_task[1], groups.of_task[2]
+    for at in 5.0 * expert[:8] + 0.5 * boxes.cells.sides * boxes.cells.counts:
+        near = np.full(len(groups.mass), -1.0)
+        box_loops._near_groups(at, groups, start, stop, near)
+        expected = ((at - np.clip(at, low, high)) ** 2).sum(axis=1)
+        np.testing.assert_allclose(near[start:stop], expected[start:stop], rtol=1e-9, atol=1e-9)
+        assert (np.delete(near, np.arange(start, stop)) == -1).all()
 
 
 def test_a_lower_bound_is_below_the_sum_of_a_task_and_as_large_as_a_cell_allows():

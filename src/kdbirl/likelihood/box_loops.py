@@ -74,7 +74,7 @@ class Groups(NamedTuple):
     """Cells by task: `cells` sorted by task and place, with their places and weights.
 
     Groups of them, `first[g]` to `first[g + 1]`, and their weight `mass`; corner `(groups, 3)`: the first box along
-    each column. of_task `(K + 1,)`: the first group of each task.
+    each column; middle and half `(3, groups)`: of all their boxes. of_task `(K + 1,)`: the first group of each task.
     """
 
     cells: np.ndarray
@@ -83,6 +83,8 @@ class Groups(NamedTuple):
     first: np.ndarray
     mass: np.ndarray
     corner: np.ndarray
+    middle: np.ndarray
+    half: np.ndarray
     of_task: np.ndarray
 
 
@@ -159,8 +161,9 @@ def cells_of(first, task, weight):
 
 
 @compiled()
-def groups_of(place, task, mass, counts, n_tasks):
-    """`Groups` of cells."""
+def groups_of(cells_by_place, n_tasks):
+    """`Groups` of `Cells`."""
+    place, task, mass, counts = cells_by_place.place, cells_by_place.task, cells_by_place.mass, cells_by_place.counts
     ends = np.zeros(n_tasks + 1, dtype=np.int64)
     for t in task:
         ends[t + 1] += 1
@@ -181,11 +184,17 @@ def groups_of(place, task, mass, counts, n_tasks):
             total[g - 1] += mass[cells[c]]
     of_task[n_tasks], first[g] = g, len(task)
     deep, wide = (counts[2] + 3) >> 2, (counts[1] + 3) >> 2
-    corner = np.empty((g, 3), dtype=np.int64)
+    corner, middle, half = np.empty((g, 3), dtype=np.int64), np.empty((3, g)), np.empty((3, g))
     for own in range(g):
         group = place[cells[first[own]]] >> 6
         corner[own, 0], corner[own, 1], corner[own, 2] = group // (deep * wide), (group // deep) % wide, group % deep
-    return Groups(cells, place[cells], mass[cells], first[: g + 1].copy(), total[:g].copy(), corner << 2, of_task)
+        for i in range(3):
+            corner[own, i] <<= 2
+            width = min(4, counts[i] - corner[own, i])  # the edge of the grid may cut it
+            middle[i, own] = (corner[own, i] + 0.5 * width) * cells_by_place.sides[i]
+            half[i, own] = 0.5 * (width - 1) * cells_by_place.sides[i] + cells_by_place.half[i]
+    sorted_cells = cells, place[cells], mass[cells]
+    return Groups(*sorted_cells, first[: g + 1].copy(), total[:g].copy(), corner, middle, half, of_task)
 
 
 @compiled(fastmath=LOOSE)
@@ -348,21 +357,26 @@ def first_round(expert, cells, points, in_all, most_fours, radius, reach):
 
 
 @compiled()
-def _near_and_far(at, i, j, k, size, cells):
-    """Squared distances of a point to the nearest and the furthest point of `size` boxes at most along each column."""
-    near_i, far_i = _along(at, i, size, cells, 0)
-    near_j, far_j = _along(at, j, size, cells, 1)
-    near_k, far_k = _along(at, k, size, cells, 2)
-    return near_i**2 + near_j**2 + near_k**2, far_i**2 + far_j**2 + far_k**2
+def _near_and_far(at, i, j, k, cells):
+    """Squared distances of a point to the nearest and the furthest point of a box."""
+    u, v, w = (
+        at[0] - (i + 0.5) * cells.sides[0],
+        at[1] - (j + 0.5) * cells.sides[1],
+        at[2] - (k + 0.5) * cells.sides[2],
+    )
+    u, v, w, a, b, c = abs(u), abs(v), abs(w), cells.half[0], cells.half[1], cells.half[2]
+    near = max(u - a, 0.0) ** 2 + max(v - b, 0.0) ** 2 + max(w - c, 0.0) ** 2
+    return near, (u + a) ** 2 + (v + b) ** 2 + (w + c) ** 2
 
 
-@compiled()
-def _along(at, corner, size, cells, column):
-    """The distances along a column."""
-    width = min(size, cells.counts[column] - corner)
-    gap = abs(at[column] - (corner + 0.5 * width) * cells.sides[column])
-    half = 0.5 * (width - 1) * cells.sides[column] + cells.half[column]
-    return max(gap - half, 0.0), gap + half
+@compiled(fastmath=LOOSE)
+def _near_groups(at, groups, start, stop, near):
+    """Squared distances of a point to the nearest points of groups."""
+    for g in range(start, stop):
+        u = max(abs(at[0] - groups.middle[0, g]) - groups.half[0, g], 0.0)
+        v = max(abs(at[1] - groups.middle[1, g]) - groups.half[1, g], 0.0)
+        w = max(abs(at[2] - groups.middle[2, g]) - groups.half[2, g], 0.0)
+        near[g] = u * u + v * v + w * w
 
 
 @compiled()
@@ -387,9 +401,7 @@ def _log_sum(at, task, below, share, cells, groups, near_group, rows, weights, o
     start, stop = groups.of_task[task], groups.of_task[task + 1]
     if start == stop:
         return -np.inf
-    for g in range(start, stop):
-        i, j, k = groups.corner[g, 0], groups.corner[g, 1], groups.corner[g, 2]
-        near_group[g] = _near_and_far(at, i, j, k, 4, cells)[0]
+    _near_groups(at, groups, start, stop, near_group)
     lower, log_share = below, np.log(share)
     if np.isinf(lower):
         lower = _lower_bound(at, start + np.argmin(near_group[start:stop]), lower, cells, groups)
@@ -406,7 +418,7 @@ def _log_sum(at, task, below, share, cells, groups, near_group, rows, weights, o
             continue
         for c in range(groups.first[g], groups.first[g + 1]):
             i, j, k = _box(groups.corner[g], groups.place[c])
-            near = _near_and_far(at, i, j, k, 1, cells)[0]
+            near = _near_and_far(at, i, j, k, cells)[0]
             if -0.5 * near <= smallest:
                 if -0.5 * near > nothing:
                     left_out += groups.cell_mass[c] * np.exp(-0.5 * near - largest)
@@ -431,7 +443,7 @@ def _lower_bound(at, group, lower, cells, groups):
     most = np.log(groups.mass[group])
     for c in range(groups.first[group], groups.first[group + 1]):
         i, j, k = _box(groups.corner[group], groups.place[c])
-        far = _near_and_far(at, i, j, k, 1, cells)[1]
+        far = _near_and_far(at, i, j, k, cells)[1]
         if most - 0.5 * far > lower:  # else it is not worth a logarithm
             lower = max(lower, np.log(groups.cell_mass[c]) - 0.5 * far)
     return lower

@@ -28,7 +28,7 @@ from kdbirl.likelihood.boxes import Boxes
 from kdbirl.threads import on_all_cores
 
 RADIUS, REACH = 5.3, 7.0  # of the first round, in bandwidths
-PART_ROWS = 32  # expert rows that a thread takes at once
+PART_ROWS = 64  # expert rows that a thread takes at once
 SMALLEST_SAFE_SUM = 1e-20  # of the first round: the least that single precision can tell from zero is far below
 SMALLEST_TOLERANCE = 2e-4
 

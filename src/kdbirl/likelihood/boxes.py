@@ -54,7 +54,7 @@ class Boxes:
         grid = _Grid.around(rows, h)
         while True:
             cells, points = grid.cells(rows, weights, tasks)
-            groups = groups_of(cells.place, cells.task, cells.mass, cells.counts, n_tasks)
+            groups = groups_of(cells, n_tasks)
             crowd = len(groups.mass) * ROWS_OF_A_GROUP / len(rows)
             if crowd <= 1 or (grid.counts == 1).all():
                 in_all = np.bincount(cells.task, cells.mass, n_tasks)
