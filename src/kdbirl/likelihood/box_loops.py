@@ -262,10 +262,10 @@ def _sums_of_fours(term, out):
 
 
 @compiled()
-def _add_to_tasks(total, task, found):
-    """Add what was found to the totals of its tasks."""
+def _add_to_tasks(totals, task, found):
+    """Add what was found to totals `(4, K)` of its tasks, in turns: an addition need not wait for the one before."""
     for f in range(len(task)):
-        total[task[f]] += found[f]
+        totals[f & 3, task[f]] += found[f]
 
 
 @compiled()
@@ -307,10 +307,12 @@ def first_round(expert, cells, points, in_all, most_fours, radius, reach):
     """Sums and their largest errors `(n, K)`: boxes within the radius are opened, in single precision."""
     n, n_tasks = len(expert), len(in_all)
     sides, half, counts = cells.sides, cells.half, cells.counts
-    total, error, left_out = np.zeros((n, n_tasks)), np.zeros((n, n_tasks)), np.zeros(n_tasks)
+    total, error, left_out = np.empty((n, n_tasks)), np.zeros((n, n_tasks)), np.empty(n_tasks)
     x_of, y_of, z_of, weight = points.points[0], points.points[1], points.points[2], points.points[3]
     term, sums = np.empty(4 * most_fours, dtype=np.float32), np.empty(most_fours, dtype=np.float32)
+    totals = np.empty((4, n_tasks))
     for e in range(n):
+        totals[...] = 0.0
         x, y, z, furthest = expert[e, 0], expert[e, 1], expert[e, 2], 0.0
         for t in range(n_tasks):
             left_out[t] = np.exp(-0.5 * reach**2) * in_all[t]
@@ -343,16 +345,18 @@ def first_round(expert, cells, points, in_all, most_fours, radius, reach):
                     a, b = 4 * first, 4 * last
                     _terms(x_of[a:b], y_of[a:b], z_of[a:b], weight[a:b], u, v, w, term)
                     _sums_of_fours(term, sums[: last - first])
-                    _add_to_tasks(total[e], points.task[first:last], sums)
+                    _add_to_tasks(totals, points.task[first:last], sums)
                     furthest = max(furthest, far)
                     if points.first_full[place] < points.first_full[place + 1]:
                         kernel, worse = np.exp(-0.5 * near), _remainder_in_box(u, v, w, half)
                         for f in range(points.first_full[place], points.first_full[place + 1]):
                             c, of_nodes = points.full[f], points.of_nodes[f] * EPS * (2.0 + 0.5 * far)
                             error[e, cells.task[c]] += kernel * (cells.mass[c] * worse + of_nodes)
-        for t in range(n_tasks):  # sums over nodes can be too small by their error, so those over rows too large
-            error[e, t] += EPS * (2.0 + 0.5 * furthest) * (total[e, t] + error[e, t]) + 0.5 * left_out[t]
-            total[e, t] += 0.5 * left_out[t]
+        for t in range(n_tasks):
+            found = (totals[0, t] + totals[1, t]) + (totals[2, t] + totals[3, t])
+            total[e, t] = found + 0.5 * left_out[t]
+            # Sums over nodes can be too small by their error, so those over rows are at most found + error.
+            error[e, t] += EPS * (2.0 + 0.5 * furthest) * (found + error[e, t]) + 0.5 * left_out[t]
     return total, error
 
 
