@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import kdbirl as kb
-from kdbirl.demos import bank_pass, piece_reading, piece_summary, row_sampling, row_source
+from kdbirl.demos import bank_pass, counted_rows, piece_reading, piece_summary, row_sampling, row_source
 from kdbirl.demos.bank_summary import BankSummary
 from kdbirl.demos.piece_reading import merged, summarise_piece
 from kdbirl.demos.row_source import ParquetRows
@@ -177,3 +177,41 @@ def test_empty_partitions_of_a_dask_frame(kind):
     assert filtered.summary(0).n_rows == 200
     with pytest.raises(InputError, match="has no rows"):
         kb.stream_task_bank(frame[frame["number"] > 400], **given).summary(0)
+
+
+@pytest.mark.parametrize("played", [10**6, 20], ids=["all plays wait", "some are chosen on the way"])
+def test_files_whose_tasks_are_of_different_kinds(played, tmp_path, monkeypatch):
+    """Signed and unsigned numbers have no common kind that NumPy knows."""
+    monkeypatch.setattr(row_sampling, "PLAYED_ROWS", played)
+    frame, kinds = rows_of(), (pl.Int64, pl.UInt64, pl.Int8, pl.UInt64)
+    for number, kind in enumerate(kinds):
+        part = frame[250 * number : 250 * (number + 1)].with_columns(pl.col("task").cast(kind))
+        part.write_parquet(tmp_path / f"{number}.parquet", row_group_size=GROUP)
+    bank = kb.stream_task_bank(tmp_path, **GIVEN)
+    found = bank.summary(0)
+    assert found.exact
+    assert told(bank, found) == one_by_one(frame)
+    frame.write_parquet(tmp_path / "all.parquet")
+    alike = kb.stream_task_bank(tmp_path / "all.parquet", **GIVEN).summary(0)
+    np.testing.assert_array_equal(found.rows_per_task, alike.rows_per_task)
+    assert set(found.plays.tasks.tolist()) == {0, 1, 2}
+    assert found.plays.demonstrations.n_rows <= 1000
+
+
+def test_plays_are_chosen_on_the_way_where_they_are_many(tmp_path, monkeypatch):
+    """Else those of a hundred million rows would wait in memory."""
+    monkeypatch.setattr(row_sampling, "PLAYED_ROWS", 20)
+    monkeypatch.setattr(row_sampling, "RUN", 5)
+    bank, heights = opened(rows_of(), tmp_path), []
+    choose = counted_rows.CountedRows._all_plays
+
+    def watched(self):
+        heights.append(sum(part.height for part in self.plays))
+        return choose(self)
+
+    monkeypatch.setattr(counted_rows.CountedRows, "_all_plays", watched)
+    monkeypatch.setattr(row_sampling, "play_rate", lambda n_rows: 1.0)
+    found = bank.summary(0)
+    assert len(heights) > 3
+    assert max(heights) <= 4 * 20 + GROUP + 30
+    assert found.plays.demonstrations.n_rows <= 3 * (20 // 3 + 5)

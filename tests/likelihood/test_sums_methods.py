@@ -11,6 +11,7 @@ from scipy.special import eval_hermitenorm, roots_hermitenorm
 import kdbirl as kb
 from kdbirl.errors import InputError
 from kdbirl.likelihood import box_loops
+from kdbirl.likelihood import boxed_sums as boxed_sums_module
 from kdbirl.likelihood import boxes as boxes_module
 from kdbirl.likelihood.box_loops import ORDER
 from kdbirl.likelihood.boxed_sums import boxed_log_sums
@@ -84,7 +85,7 @@ def test_models_with_a_tolerance_have_the_exact_likelihood_within_it():
 
 
 def test_rows_some_bandwidths_away_from_condensed_boxes_are_summed_within_the_tolerance():
-    """No box is opened for them at first; later rounds know how well nodes stand for rows, and accept their sums."""
+    """No box is opened for them at first; the second round sums the rows themselves."""
     _, rows, weights, tasks = problem(1)
     boxes = Boxes.of(rows, weights, tasks, 3, 30.0)
     assert len(boxes.points.full)
@@ -229,6 +230,33 @@ def test_the_rounding_of_the_first_round_is_counted_by_the_furthest_point_of_the
         np.testing.assert_allclose(error[:, k], rounding + left_out, rtol=1e-4, atol=1e-300)
 
 
+def test_the_error_of_nodes_is_their_remainder_and_the_rounding_of_their_weights():
+    expert, rows, weights, tasks = problem(2, m=3000)
+    boxes = Boxes.of(rows, weights, tasks, 3, 0.4)
+    cells, points, at = boxes.cells, boxes.points, boxes.scaled(expert)
+    assert 0 < len(points.full) < len(cells.task)
+    nearest, furthest = distances(boxes, expert)
+    value, error = box_loops.first_round(at, *of(boxes), 50.0, 50.0)
+    gap = np.abs(at[:, None] - (boxes_of_cells(boxes) + 0.5) * cells.sides)
+    opened = furthest <= 2 * box_loops.LARGEST_EXPONENT
+    worst = (furthest * opened).max(axis=1)
+    of_nodes = np.zeros(len(cells.task))
+    of_nodes[points.full] = points.of_nodes
+    nodes, left_out = np.zeros_like(error), np.zeros_like(error)
+    for e in range(len(at)):
+        for c in range(len(cells.task)):
+            k, kernel = cells.task[c], np.exp(-0.5 * nearest[e, c])
+            if not opened[e, c]:
+                left_out[e, k] += 0.5 * kernel * cells.mass[c]
+            elif of_nodes[c]:
+                q = [box_loops.remainder(max(g - a, 0.0), a) for g, a in zip(gap[e, c], cells.half, strict=True)]
+                rounding = box_loops.EPS * (2 + 0.5 * furthest[e, c]) * of_nodes[c]
+                nodes[e, k] += kernel * (cells.mass[c] * (np.prod(1 + np.array(q)) - 1) + rounding)
+    rounding = box_loops.EPS * (2 + 0.5 * worst)[:, None] * (value - left_out + nodes)
+    np.testing.assert_allclose(error, nodes + left_out + rounding, rtol=1e-4, atol=1e-300)
+    assert (nodes > 0.5 * error).any()
+
+
 def test_boxes_that_are_looked_at_are_in_the_grid():
     for value in (-1e9, -3.0, 0.0, 4.5, 19.9, 20.0, 1e9):
         first, last = box_loops._range(value, 2.0, 10, 7.0)
@@ -348,6 +376,26 @@ def test_rows_far_from_zero_are_summed_as_well():
         np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 3, h), rtol=1e-12, atol=2e-4)
 
 
+@pytest.mark.parametrize(("low", "h"), [(-1e9, 1e-3), (-1e9, 1e-4), (-1e12, 0.1), (1e12, 0.01)])
+def test_an_outlier_far_away_costs_no_digits(low, h):
+    """It is the corner of the grid from which lengths are taken."""
+    rng = np.random.default_rng(0)
+    rows, tasks = rng.normal(size=(2000, 1)), np.zeros(2000, int)
+    rows[0], expert = low, rng.normal(size=(30, 1))
+    found = boxed_log_sums(expert, Boxes.of(rows, np.ones(2000), tasks, 1, h), 2e-4)
+    np.testing.assert_allclose(found, double_loop(expert, rows, np.ones(2000), tasks, 1, h), rtol=1e-12, atol=2e-4)
+
+
+def test_an_expert_row_so_far_away_that_distances_in_a_box_are_lost():
+    boxes = Boxes.of(np.ones((1, 1)), np.ones(1), np.zeros(1, int), 1, 0.1)
+    np.testing.assert_allclose(boxed_log_sums(np.array([[1e9], [1e12]]), boxes, 1e-3), [[-5e19], [-5e25]], rtol=1e-8)
+
+
+def test_no_expert_rows_have_no_sums():
+    boxes = Boxes.of(np.ones((5, 2)), np.ones(5), np.zeros(5, int), 1, 0.1)
+    assert boxed_log_sums(np.empty((0, 2)), boxes, 1e-3).shape == (0, 1)
+
+
 def test_one_row_tasks_of_unequal_size_and_equal_rows():
     rows = np.concatenate([np.zeros((1, 2)), np.ones((500, 2))])
     tasks = np.repeat([0, 1], [1, 500])
@@ -414,10 +462,15 @@ def test_boxes_grow_where_rows_are_sparse_so_that_groups_stay_few(d):
 
 @pytest.mark.parametrize("cores", [1, 3, 50])
 def test_the_number_of_cores_changes_nothing(cores, monkeypatch):
-    expert, rows, weights, tasks = problem(2, m=40)
-    expected = boxed_log_sums(expert, Boxes.of(rows, weights, tasks, 3, 0.5), 1e-3)
-    monkeypatch.setattr(boxes_module, "cores", lambda: cores)
-    np.testing.assert_array_equal(boxed_log_sums(expert, Boxes.of(rows, weights, tasks, 3, 0.5), 1e-3), expected)
+    for m in (40, 4000):
+        expert, rows, weights, tasks = problem(2, m=m)
+        boxes = Boxes.of(rows, weights, tasks, 3, 0.5)
+        assert bool(len(boxes.points.full)) == (m == 4000)
+        with monkeypatch.context() as patch:
+            patch.setattr(boxes_module, "cores", lambda: cores)
+            patch.setattr(boxed_sums_module, "cores", lambda: cores)
+            found = boxed_log_sums(expert, Boxes.of(rows, weights, tasks, 3, 0.5), 1e-3)
+        np.testing.assert_allclose(found, boxed_log_sums(expert, boxes, 1e-3), rtol=1e-12)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])

@@ -48,7 +48,7 @@ class _Pass:
         self.pool.shutdown(cancel_futures=True)
 
     def counted(self, pieces: range) -> tuple[PieceSummary | None, range]:
-        """Threads decode, and this one counts, until it cannot: the summary so far, and the pieces that are left.
+        """Threads decode and choose episodes, this one counts, until it cannot: the summary so far, and what is left.
 
         One thread counts where the last block was counted, so that nothing has to be merged.
         """

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -21,7 +21,6 @@ from kdbirl.demos.tables import Part, Table
 from kdbirl.demos.variable_facts import Coding, Facts, Kind
 from kdbirl.errors import InputError
 
-Found = TypeVar("Found")
 KINDS: tuple[Kind, ...] = ("state", "action")
 
 

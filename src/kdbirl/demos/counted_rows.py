@@ -42,7 +42,7 @@ class CountedRows:
         if not may_be_kept(self.tally.distinct):
             self.tally.take_back(rows)
             return False
-        self.plays.append(plays)
+        self.plays.append(plays.with_columns(pl.col(self.bank.roles.task).cast(pl.Int64)))  # as in all other files
         if many_plays(sum(part.height for part in self.plays)):
             self.plays = [self._all_plays().drop(TASK)]
         return True
@@ -76,7 +76,7 @@ class CountedRows:
         """Those of tasks with a reward, with their tasks."""
         plays = pl.concat(self.plays, how="vertical_relaxed")
         codes, low = self._codes()
-        tasks = codes[plays[self.bank.roles.task].to_numpy().astype(np.int64) - low]
+        tasks = codes[plays[self.bank.roles.task].to_numpy() - low]
         plays = plays.hstack([pl.Series(TASK, tasks)])
         return few_plays(plays.filter(tasks >= 0) if np.any(tasks < 0) else plays, self.bank.n_tasks)
 

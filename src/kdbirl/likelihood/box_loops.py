@@ -127,7 +127,7 @@ def _index(value, lattice, column):
 
 @compiled()
 def put(rows, weights, tasks, start, place, to, lattice, points, task, order):
-    """Write rows from `start` on, from `to` of their `place` on: their points (see `Cells`), tasks and numbers."""
+    """Write rows from `start` on, from `to` of their `place` on: their points (see `Points`), tasks and numbers."""
     for r in range(start, start + len(place)):
         at = to[place[r - start]]
         to[place[r - start]] += 1
@@ -390,17 +390,22 @@ def _box(corner, place):
 
 
 @compiled()
-def second_round(expert, row, task, below, share, cells, groups, in_all, rows, weights, origin, scale):
-    """Log sums of some expert rows over a task each, in double precision, wrong by half their share at most."""
+def second_round(expert, given, row, task, below, share, cells, groups, in_all, rows, weights, scale):
+    """Log sums of some expert rows over a task each, in double precision, wrong by half their share at most.
+
+    expert: in bandwidths from the corner of the grid; given: as they are. Rows are subtracted from these, because a
+    corner far away would leave few digits.
+    """
     found, near = np.empty(len(row)), np.empty(len(groups.mass))
     for e in range(len(row)):
         own = share / in_all[task[e]]
-        found[e] = _log_sum(expert[row[e]], task[e], below[e], own, cells, groups, near, rows, weights, origin, scale)
+        at, x = expert[row[e]], given[row[e]]
+        found[e] = _log_sum(at, x, task[e], below[e], own, cells, groups, near, rows, weights, scale)
     return found
 
 
 @compiled()
-def _log_sum(at, task, below, share, cells, groups, near_group, rows, weights, origin, scale):
+def _log_sum(at, x, task, below, share, cells, groups, near_group, rows, weights, scale):
     """One of them: boxes are opened whose kernel may be more than this share of the sum."""
     start, stop = groups.of_task[task], groups.of_task[task + 1]
     if start == stop:
@@ -431,13 +436,15 @@ def _log_sum(at, task, below, share, cells, groups, near_group, rows, weights, o
             for p in range(cells.first_row[cell], cells.first_row[cell + 1]):
                 r, square = cells.order[p], 0.0
                 for q in range(rows.shape[1]):
-                    square += (at[q] - (rows[r, q] - origin[q]) * scale) ** 2
+                    square += ((x[q] - rows[r, q]) * scale) ** 2
                 if -0.5 * square <= nothing:
                     continue
                 if -0.5 * square > largest:
                     smaller = np.exp(largest + 0.5 * square)
                     total, left_out, largest = total * smaller, left_out * smaller, -0.5 * square
                 total += weights[r] * np.exp(-0.5 * square - largest)
+    if total + left_out == 0:  # so far away that distances within a box are lost in their rounding
+        return lower
     return np.log(total + 0.5 * left_out) + largest
 
 

@@ -9,9 +9,9 @@ it has a kernel between 0 and k = exp(-D^2/2). So
   that is 2 (a/2)^p / p! max |f^(p)|, with f^(p)(t) = He_p(t) exp(-t^2/2), whose extremes are the zeros of He_p+1;
 - rounding: points are kept in single precision, relative to the middle of a box with a as half its diagonal, so a
   distance r is wrong by 2^-24 (r + 2a) at most, and the exponent r^2/2, which is at most e in the box, by 2^-24 (4e +
-  2 r a); what is added by squares, sums and exp itself is below 2^-22 (2 + e). As r^2 and a^2 are at most 2e, terms are
-  within 2^-20 (2 + e) of themselves, e of the furthest box that is opened. The |terms| of rows are their sum; those of
-  nodes are at most k times their weights without signs.
+  2 r a); what squares, exp, weights and sums of four add is below 2^-22 (4 + e). As r^2 and a^2 are at most 2e, terms
+  are within 2^-20 (2 + e) of themselves, e of the furthest box that is opened. The |terms| of rows are their sum; those
+  of nodes are at most k times their weights without signs.
 
 The three add up to E, so log S is within -log(1 - E / value), which is held against the tolerance for every expert row
 and task. In the first round, in single precision, boxes within `RADIUS` are opened, those within `REACH` are looked at,
@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Float
 
 from kdbirl.likelihood.boxes import Boxes
-from kdbirl.threads import on_all_cores
+from kdbirl.threads import cores, on_all_cores
 
 RADIUS, REACH = 5.3, 7.0  # of the first round, in bandwidths
 PART_ROWS = 64  # expert rows that a thread takes at once
@@ -35,29 +35,28 @@ SMALLEST_TOLERANCE = 2e-4
 
 def boxed_log_sums(expert: Float[np.ndarray, "n d"], boxes: Boxes, tolerance: float) -> Float[np.ndarray, "n K"]:
     """S within the tolerance."""
-    rows, table = boxes.scaled(expert), np.empty((len(expert), len(boxes.in_all)))
-    order = np.lexsort(rows.T // REACH)  # rows that are neighbours open the same boxes
+    given, table = np.asarray(expert, dtype=np.float64), np.empty((len(expert), len(boxes.in_all)))
+    order = np.lexsort(boxes.scaled(given).T // REACH)  # rows that are neighbours open the same boxes
 
     def of_part(own: np.ndarray) -> None:
-        table[own] = _log_sums(rows[own], boxes, -np.expm1(-tolerance))
+        table[own] = _log_sums(given[own], boxes, -np.expm1(-tolerance))
 
-    on_all_cores(of_part, np.array_split(order, -(-len(rows) // PART_ROWS)))
+    on_all_cores(of_part, np.array_split(order, max(1, -(-len(order) // PART_ROWS), min(cores(), len(order)))))
     return table
 
 
-def _log_sums(expert: Float[np.ndarray, "n 3"], boxes: Boxes, share: float) -> Float[np.ndarray, "n K"]:
+def _log_sums(given: Float[np.ndarray, "n d"], boxes: Boxes, share: float) -> Float[np.ndarray, "n K"]:
     """The same; `share` of a sum is its largest error."""
     from kdbirl.likelihood.box_loops import first_round, second_round
 
+    expert = boxes.scaled(given)
     value, error = first_round(expert, boxes.cells, boxes.points, boxes.in_all, boxes.most_fours, RADIUS, REACH)
     good = (error <= share * value) & (value > SMALLEST_SAFE_SUM) & np.isfinite(value)
     with np.errstate(divide="ignore", invalid="ignore"):
         table, below = np.log(value), np.log(np.maximum(value - error, 0.0))
     row, task = np.nonzero(~good)
     if len(row):
-        given = boxes.rows, boxes.weights, boxes.origin, 1 / boxes.h
+        of_rows = boxes.cells, boxes.groups, boxes.in_all, boxes.rows, boxes.weights, 1 / boxes.h
         lower = np.where(np.isfinite(below), below, -np.inf)[row, task]
-        table[row, task] = second_round(
-            expert, row, task, lower, share, boxes.cells, boxes.groups, boxes.in_all, *given
-        )
+        table[row, task] = second_round(expert, given, row, task, lower, share, *of_rows)
     return table
