@@ -10,8 +10,9 @@ from kdbirl.errors import InputError
 from kdbirl.likelihood import cross_validation
 from kdbirl.likelihood.bandwidths import Bandwidths, by_rule
 from kdbirl.likelihood.ckde import CKDE
-from kdbirl.likelihood.cross_validation import FACTORS, TIE, _log_sums, _scored_rows, _thinned
+from kdbirl.likelihood.cross_validation import FACTORS, TIE, _folds, _log_sums, _scored_rows, _scores, _thinned
 from kdbirl.likelihood.kernels import Categorical, Kernel, ProductKernel, UserKernel, on_columns
+from kdbirl.likelihood.reward_weights import log_reward_kernel
 
 from .problems import named
 
@@ -103,6 +104,20 @@ def test_the_slow_score_has_the_same_best() -> None:
             (f"cv: {len(rows)} rows scored, each by the tasks other than its own",),
         )
     assert best["rows"] != best["equal"]
+
+
+@pytest.mark.parametrize("task_weights", ["rows", "equal"])
+def test_scores_are_those_of_the_slow_one_where_tasks_have_a_single_row(task_weights: str) -> None:
+    """One row, and one row twice, beside tasks of many: n_k is counted as it is."""
+    rows, tasks, rewards = smooth(seed=2, n_tasks=5, per_task=12)
+    keep = np.r_[0, 12:24, 24, 24, 36:48, 48]
+    rows, tasks = rows[keep], tasks[keep]
+    ckde = bank(rows, tasks, rewards, task_weights=task_weights)
+    h, h_reward = by_rule("median", ckde).h, np.array([0.3, 2.0])
+    folds = _folds(ckde, seed=0)
+    found = _scores(folds, h, log_reward_kernel(GAUSSIAN, rewards[folds.held_out], rewards, h_reward))
+    slow = [direct_score(rows, tasks, rewards, density(h[0]), width, task_weights == "equal") for width in h_reward]
+    np.testing.assert_allclose(found, slow, rtol=1e-12)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

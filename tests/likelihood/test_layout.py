@@ -72,19 +72,32 @@ def test_tables_of_parts_merge_with_logaddexp() -> None:
     np.testing.assert_allclose(np.logaddexp(*halves), whole, rtol=0, atol=100 * ROUNDING)
 
 
+class Recorder:
+    """Steps that were reported."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[int, int]] = []
+
+    def update(self, name: str, done: int, total: int, note: str = "") -> None:
+        self.steps.append((done, total))
+
+    def close(self) -> None: ...
+
+
 def test_progress_is_reported_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Recorder:
-        steps: list[tuple[int, int]] = []  # noqa: RUF012
-
-        def update(self, name: str, done: int, total: int, note: str = "") -> None:
-            self.steps.append((done, total))
-
-        def close(self) -> None: ...
-
     monkeypatch.setattr(kernel_sums, "EXPERT_BLOCK", 8)
     recorder = Recorder()
     task_log_sums(*bank(), 4, on_columns(LAPLACE, ("x", "y"), {}), H, recorder)
     assert recorder.steps == [(150 * 8, 150 * 21), (150 * 16, 150 * 21), (150 * 21, 150 * 21)]
+
+
+def test_progress_is_reported_to_the_end_where_rows_need_several_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kernel_sums, "ROWS_PER_CALL", 64)
+    recorder = Recorder()
+    task_log_sums(*bank(), 4, on_columns(LAPLACE, ("x", "y"), {}), H, recorder)
+    assert recorder.steps == [(64 * 21, 150 * 21), (128 * 21, 150 * 21), (150 * 21, 150 * 21)]
 
 
 @pytest.mark.parametrize("repeats", [1, 20])  # 20 times as many rows a task: the other way of copying them
@@ -190,6 +203,14 @@ def test_collapsing_takes_rows_as_rows(order: str) -> None:
     np.testing.assert_array_equal(distinct, [[7.0, 8.0, 0.0], [1.0, 2.0, 3.0]])
     np.testing.assert_array_equal(weights, [1.0, 2.0])
     np.testing.assert_array_equal(tasks, [0, 1])
+
+
+def test_zeros_have_no_sign() -> None:
+    """Not even for a user's kernel that divides by them, and whichever of equal rows comes first."""
+    rows = np.array([[-0.0, 1.0], [0.0, 1.0], [-0.0, -0.0]])
+    for found in (collapse_by_task(rows, np.zeros(3, int))[0], distinct_rows(rows)[0]):
+        assert len(found) == 2
+        assert not np.signbit(found).any()
 
 
 def test_rows_known_to_repeat_need_not_be_written_out() -> None:

@@ -1,6 +1,7 @@
 """Sums in single precision and within a tolerance keep their bounds."""
 
 import itertools
+from dataclasses import replace
 from math import factorial
 
 import numpy as np
@@ -16,6 +17,7 @@ from kdbirl.likelihood import boxes as boxes_module
 from kdbirl.likelihood.box_loops import ORDER
 from kdbirl.likelihood.boxed_sums import boxed_log_sums
 from kdbirl.likelihood.boxes import Boxes
+from kdbirl.likelihood.ckde import CKDE, ROWS_PROBED
 from kdbirl.likelihood.kernel_sums import SINGLE_ERROR, task_log_sums
 from kdbirl.likelihood.kernels import as_kernel, on_columns
 from kdbirl.likelihood.nodes import chebyshev_nodes, node_weights
@@ -92,6 +94,31 @@ def test_rows_some_bandwidths_away_from_condensed_boxes_are_summed_within_the_to
     expert = rows.max() + 30.0 * np.linspace(5.5, 9.0, 8)[:, None]
     found = boxed_log_sums(expert, boxes, 1e-3)
     np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 3, 30.0), atol=1e-3)
+
+
+def test_nodes_whose_sum_is_below_zero_are_summed_again():
+    """Their weights have signs: with all rows in the far corner of a full box, the sum is smaller than its error.
+
+    The user is not warned of its logarithm: warnings are errors here.
+    """
+    rows, tasks = np.repeat([[0.0], [2.0]], 40, axis=0), np.repeat([0, 1], 40)
+    boxes, expert = Boxes.of(rows, np.ones(80), tasks, 2, 1.0), np.array([[6.0], [6.5], [7.0]])
+    value, _ = box_loops.first_round(boxes.scaled(expert), *of(boxes), boxed_sums_module.RADIUS, 7.0)
+    assert (value[:, 0] < 0).all()
+    found = boxed_log_sums(expert, boxes, 1e-3)
+    np.testing.assert_allclose(found, double_loop(expert, rows, np.ones(80), tasks, 2, 1.0), atol=1e-3)
+
+
+def test_sums_that_the_first_round_is_sure_of_are_not_made_again(monkeypatch):
+    """What is gained is gained by the first round: a second one, over the rows themselves, is as long as exact sums."""
+    again, second_round = [], box_loops.second_round
+    monkeypatch.setattr(box_loops, "second_round", lambda *given: again.extend(given[2]) or second_round(*given))
+    expert, rows, weights, tasks = problem(2)
+    boxes = Boxes.of(rows, weights, tasks, 3, 1.0)
+    boxed_log_sums(expert, boxes, 0.05)
+    assert not again
+    boxed_log_sums(expert, boxes, 1e-9)
+    assert len(again) == 3 * len(expert)
 
 
 @pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
@@ -391,6 +418,15 @@ def test_an_expert_row_so_far_away_that_distances_in_a_box_are_lost():
     np.testing.assert_allclose(boxed_log_sums(np.array([[1e9], [1e12]]), boxes, 1e-3), [[-5e19], [-5e25]], rtol=1e-8)
 
 
+def test_an_expert_row_whose_squared_distances_overflow_has_sums_of_nothing():
+    """As exact sums have, which say that it is out of reach; the row beside it is none the worse."""
+    expert, rows, weights, tasks = problem(2, m=500, n=2)
+    expected = double_loop(expert, rows, weights, tasks, 3, 0.1)
+    expert[0], expected[0] = (1e200, 0.0), -np.inf
+    found = boxed_log_sums(expert, Boxes.of(rows, weights, tasks, 3, 0.1), 1e-3)
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
 def test_no_expert_rows_have_no_sums():
     boxes = Boxes.of(np.ones((5, 2)), np.ones(5), np.zeros(5, int), 1, 0.1)
     assert boxed_log_sums(np.empty((0, 2)), boxes, 1e-3).shape == (0, 1)
@@ -520,6 +556,17 @@ def test_the_posterior_says_how_large_the_error_was(sums, tmp_path):
     assert 0 < float(note.split()[-1]) < sums.bound
     model.save(tmp_path / "model.npz")
     assert kb.load_model(tmp_path / "model.npz").sums == sums
+
+
+def test_the_error_of_few_expert_rows_is_measured_at_each_of_them():
+    """None of up to eight is passed over, wherever the worst one is among them."""
+    expert, rows, weights, tasks = problem(2, n=ROWS_PROBED)
+    exact = CKDE(rows, weights, tasks, np.eye(3), gaussian(2), as_kernel("gaussian"))
+    rough, h = replace(exact, sums=kb.KernelSums(tolerance=0.05)), np.array([0.1])
+    tables = [method.task_log_sums(expert, gaussian(2), h, (0, 1)) for method in (rough, exact)]
+    error = np.abs(tables[0] - tables[1]).max(axis=1)
+    for i in (0, ROWS_PROBED - 2):
+        assert rough.realised_error(expert[i:], h) == pytest.approx(error[i:].max(), rel=1e-4)
 
 
 def test_the_bound_is_the_one_that_is_documented():

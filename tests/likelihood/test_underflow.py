@@ -104,6 +104,19 @@ def test_the_square_is_not_expanded_far_from_the_centre(taken: list[str]) -> Non
     np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("whose", ["expert", "rows"])
+@pytest.mark.parametrize("where", [(1e3, 0.0), (-1e3, 0.0), (0.0, 1e3), (0.0, -1e3)], ids=str)
+def test_one_row_far_from_all_others_is_enough_for_the_square_not_to_be_expanded(
+    taken: list[str], whose: str, where: tuple[float, float]
+) -> None:
+    """On any side, and whether it is a training row or the expert's: both are multiplied."""
+    rows, expert = rows_around(0, 1), rows_around(0.5, 1)[:3]
+    {"expert": expert, "rows": rows}[whose][1] = where
+    actual, expected = both("gaussian", rows, expert, 1.0, 0.4)
+    assert taken[0] == "_plain"
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
 def test_a_large_offset_alone_does_no_harm(taken: list[str]) -> None:
     """Rows around 1e6 that are close to each other: centring makes the matrix product exact."""
     actual, expected = both("gaussian", rows_around(1e6, 0.1), rows_around(1e6, 0.1)[:3] + 0.05, 0.05, 0.4)

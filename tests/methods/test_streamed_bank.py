@@ -7,6 +7,7 @@ import pytest
 
 import kdbirl as kb
 from kdbirl.demos import piece_summary, row_sampling, row_source
+from kdbirl.demos.streamed_bank import RowBlock
 from kdbirl.likelihood import streamed_rows
 
 from .streamed import CONTINUOUS, DISCRETE, expert, table, written
@@ -145,6 +146,22 @@ def test_only_the_last_tables_are_kept(large, directory, frame, monkeypatch):
     np.testing.assert_array_equal(value, found[0][0])
     assert count > 0
     assert len(model.fitted.ckde.all_rows._kept) == streamed_rows.TABLES_KEPT
+
+
+@pytest.mark.parametrize("digits", [1, 9])
+def test_rows_of_a_block_are_collapsed_where_they_repeat(digits):
+    """Numbers that a few digits were kept of are summed once, with weights; each task has its own."""
+    rng = np.random.default_rng(0)
+    states, tasks = np.round(rng.uniform(0.05, 0.95, 400), digits)[:, None], rng.integers(2, size=400)
+    features = kb.Identity().fit(kb.TaskBank.from_arrays(states, None, tasks, np.eye(2)))
+    block = RowBlock(kb.Demonstrations(states), tasks)
+    rows, weights, of_task = streamed_rows._sorted_by_task(block, features, (0,))
+    assert (np.diff(of_task) >= 0).all()
+    for k in (0, 1):
+        own, counts = np.unique(states[tasks == k], return_counts=True)
+        order = np.argsort(rows[of_task == k, 0])
+        np.testing.assert_array_equal(rows[of_task == k, 0][order], own)
+        np.testing.assert_array_equal(weights[of_task == k][order], counts)
 
 
 def test_a_bank_without_a_summary_is_what_is_sent_to_others(directory):
