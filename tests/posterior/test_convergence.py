@@ -246,6 +246,23 @@ def test_a_chain_that_moves_once_in_the_middle(draws: int) -> None:
     assert not assess(values, ("w1",), "NUTS").ok
 
 
+def test_chains_that_leave_their_place_only_for_the_draw_in_the_middle_do_not_pass() -> None:
+    """Halves of an odd number of draws leave the middle out: R-hat is 0 / 0, and the ESS that of independent draws."""
+    values = np.zeros((4, 1001, 1))
+    values[:, 500] = 1
+    found = assess(values, ("w1",), "NUTS")
+    assert found.ess_bulk[0] > 400
+    assert found.r_hat[0] == np.inf
+    assert not found.ok
+
+
+def test_two_judgements_can_be_compared_and_kept_in_a_set() -> None:
+    """As wholes: field by field, their arrays would make of == an error."""
+    first, second = (assess(independent(draws=10), NAMES, "NUTS") for _ in range(2))
+    assert first != second
+    assert len({first, second, first}) == 2
+
+
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 2, 3), (4, 1, 2), (4, 7, 100), (1, 7, 1), (8, 3, 2)])
 @pytest.mark.parametrize("sampler", ["NUTS", "Grid"])
 def test_too_few_draws_are_said_to_be_too_few(shape: tuple[int, int, int], sampler: str) -> None:

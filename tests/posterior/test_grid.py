@@ -106,6 +106,16 @@ def test_the_priors_box_may_lie_anywhere() -> None:
     np.testing.assert_allclose(draws[0], draws[1], atol=1e-9)
 
 
+def test_a_likelihood_that_is_highest_outside_of_the_priors_box_is_bounded_inside() -> None:
+    """Draws lie in the box, and so must the bound: one from the peak outside would refuse nearly all of them."""
+    own = Uniform(-1, 1).for_parameters(5)
+    seen = Informed(np.eye(5)[:2], np.array([3.0, 0.2]), 2.0 * np.eye(2))
+    result = Grid(draws=500, chains=1).sample(Problem(Target.build(own, seen), own, np.eye(5)[:2]), 0, Silent())
+    line = (np.arange(2000) + 0.5) / 1000 - 1
+    expected = np.exp(-2 * (line - 3) ** 2 + 8).mean() * np.exp(-2 * (line - 0.2) ** 2).mean()
+    assert result.facts["acceptance"] == pytest.approx(expected, rel=0.35)
+
+
 @pytest.mark.parametrize("prior", [Uniform(-1, 1), Normal(0.0, 1.0)])
 def test_where_nothing_is_informed_the_prior_is_drawn(prior: Prior) -> None:
     own = prior.for_parameters(5)

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 
 from kdbirl.posterior.priors import Uniform
 from kdbirl.posterior.sampler import NoLikelihood, Problem
-from kdbirl.posterior.smc import SMC, _batch, _correlation, _covariance, _step, _systematic
+from kdbirl.posterior.smc import SMC, _batch, _correlation, _covariance, _random_walk, _Run, _step, _systematic
 from kdbirl.posterior.target import Target
 from kdbirl.precision import float64
 from kdbirl.progress import Silent
@@ -72,9 +72,10 @@ def test_the_correlation_with_where_particles_were() -> None:
 
 @pytest.mark.parametrize("value", [4.0, 4e-6, 0.1])
 def test_particles_in_one_place_do_not_count_as_mixed_whatever_rounding_makes_of_their_mean(value: float) -> None:
-    moving = np.random.default_rng(0).normal(size=(500, 1))
-    for pair in ((moving, np.full((500, 1), value)), (np.full((500, 1), value), moving)):
-        assert _correlation(*pair) == 1.0
+    for shape in ((500, 1), (500, 2)):  # NumPy adds up one column and several in another order
+        moving, still = np.random.default_rng(0).normal(size=shape), np.full(shape, value)
+        for pair in ((moving, still), (still, moving)):
+            assert (_correlation(*pair) == 1.0).all()
 
 
 @float64
@@ -103,6 +104,39 @@ def test_the_length_of_moves_is_tuned_to_its_acceptance(inner: str, wanted: floa
     result = SMC(particles=400, runs=1, inner=inner).sample(setting("ridge").problem, 0, Silent())
     assert result.notes == ()
     assert result.facts["acceptance"][0] == pytest.approx(wanted, abs=0.1)
+
+
+@float64
+def test_moves_begin_at_the_best_size_for_a_normal_density() -> None:
+    """2.38 / sqrt(q) of the particles' spread: where all moves are accepted, their covariance is 2.38^2 / q of it."""
+    covariance = np.array([[2.0, 0.6, 0.0], [0.6, 0.5, 0.1], [0.0, 0.1, 1.0]])
+    start, step = _random_walk(jnp.asarray(covariance), jnp.asarray(1.0), 3)
+
+    def flat(z: jax.Array) -> jax.Array:
+        return 0.0 * jnp.sum(z)
+
+    def moved(key: jax.Array) -> jax.Array:
+        return step(key, start(jnp.zeros(3), flat), flat)[0].position
+
+    moves = np.asarray(jax.jit(jax.vmap(moved))(jax.random.split(jax.random.key(0), 20_000)))
+    np.testing.assert_allclose(np.cov(moves.T), covariance * 2.38**2 / 3, atol=0.2)
+
+
+class FewPlaces(Uniform):
+    """A prior whose draws are twenty points again and again."""
+
+    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        return super().sample(rng, 20)[np.arange(n) % 20]
+
+
+@pytest.mark.parametrize(("prior", "moves"), [(FewPlaces, True), (Uniform, False)])
+@float64
+def test_starting_points_that_are_repeated_are_moved_apart(prior: type[Uniform], moves: bool) -> None:
+    """As where a compact kernel leaves few prior draws inside; draws that are all different stay where they are."""
+    problem = Problem(setting("corner").problem.target, prior(np.zeros(2), np.ones(2)))
+    run = _Run(SMC(particles=400, runs=1, moves=1, sweeps=1), problem, 0, 0, 400, Silent())
+    assert len(np.unique(run.particles, axis=0)) > 100
+    assert run.acceptance.any() == moves
 
 
 @jax.tree_util.register_dataclass

@@ -160,6 +160,25 @@ def test_a_density_without_gradient_is_named() -> None:
         starting_points(Target.build(prior, Kinked()), prior, 4, 0, differentiable=True)
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class PartlyKinked(NoLikelihood):
+    """A likelihood without a gradient where a parameter is below a half: the root's infinite slope times zero."""
+
+    def __call__(self, reward: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.sqrt(jnp.maximum(reward - 0.5, 0.0)))
+
+
+@float64
+def test_chains_start_where_there_is_a_gradient_though_it_is_missing_elsewhere() -> None:
+    prior = Uniform(0, 1).for_parameters(2)
+    given = Target.build(prior, PartlyKinked())
+    points = starting_points(given, prior, 4, 0, differentiable=True)
+    rewards = np.asarray(jax.vmap(given.constrain)(jnp.asarray(points.positions))[0])
+    assert (rewards > 0.5).all()
+    assert np.isfinite(points.gradients).all()
+
+
 @float64
 def test_no_data_has_no_rows_and_says_nothing() -> None:
     reward = jnp.asarray([0.3, 0.7])
