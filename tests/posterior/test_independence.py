@@ -186,6 +186,11 @@ def test_starting_points_are_weighed_by_the_proposals_that_the_chains_use() -> N
     problem = setting("corner").problem
     run = _Run(_Stack.of([problem.target]), problem.target, problem.prior, [np.random.default_rng(0)])
     run.fit()
-    now = run._evaluated(run._round.points)
-    np.testing.assert_allclose(run._round.logs, now.logs, rtol=1e-12, atol=1e-12)
+    found = run._proposed(chains=3, length=500)
+    assert found.points.shape == (1, 3, 501, problem.target.size)
+    assert all(start in run._round.points[0] for start in found.points[0, :, 0])
+    now = run._evaluated(found.points.reshape(1, 3 * 501, -1))
+    np.testing.assert_allclose(found.logs.reshape(1, -1), now.logs, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found.lp.reshape(1, -1), now.lp, rtol=1e-12)
+    np.testing.assert_array_equal(found.rewards.reshape(now.rewards.shape), now.rewards)
     assert effective_share(now.logs)[0] > 0.4

@@ -3,12 +3,16 @@
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kdbirl.cli import fit_options as options
 from kdbirl.cli.saying import at_home, say
+
+if TYPE_CHECKING:
+    from kdbirl.methods.kdbirl import KDBIRL
 
 
 def fit(
@@ -51,78 +55,99 @@ def fit(
     quiet: options.Quiet = False,
 ) -> None:
     """The posterior over a new task's reward, from training demonstrations with known rewards."""
-    configuration = {name: str(value) if isinstance(value, Path) else value for name, value in locals().items()}
+    given = {name: str(value) if isinstance(value, Path) else value for name, value in locals().items()}
     from kdbirl.cluster import maybe_connected
-    from kdbirl.demos.readers import read_demonstrations
-    from kdbirl.demos.row_source import is_parquet
-    from kdbirl.demos.stream_reader import read_or_stream
-    from kdbirl.demos.test_tasks import read_test_tasks
-    from kdbirl.demos.text import one_or_more, pairs, separated
-    from kdbirl.features.named import named_features
-    from kdbirl.likelihood.bandwidths import parse_bandwidth
-    from kdbirl.methods.kdbirl import KDBIRL
-    from kdbirl.posterior.auto import named_sampler
-    from kdbirl.posterior.product_prior import parse_priors
     from kdbirl.progress import for_stream
-    from kdbirl.report.run_directory import FILES, refuse_existing, run_json, write_run
-    from kdbirl.report.tasks_directory import FILES as TASKS_FILES
-    from kdbirl.report.tasks_directory import tasks_json, tasks_text, write_tasks_run
-    from kdbirl.report.terminal import files_text, posterior_text
+    from kdbirl.report.run_directory import refuse_existing, write_run
+    from kdbirl.report.tasks_directory import write_tasks_run
     from kdbirl.unfinished import request_of, resumable
 
     out = at_home(out)
     refuse_existing(out)
-    model = KDBIRL(
-        prior=parse_priors(prior),
-        features=named_features(features),
-        bandwidth=None if bandwidth is None else parse_bandwidth(bandwidth),
-        sampler=named_sampler(sampler, chains=chains, draws=draws, warmup=warmup),
-        kernel=kernel,
-        distance=distance,
-        reward_kernel=reward_kernel,
-        reward_distance=reward_distance,
-        power=power,
-        conditional=conditional,
-        task_weights=task_weights,
-    )
-    columns: dict[str, Any] = {
-        "state": separated(state),
-        "action": one_or_more(action),
-        "episode": episode,
-        "step": step,
-        "n_states": n_states,
-        "n_actions": n_actions,
-        "actions": separated(actions),
-        "discrete_states": discrete_states or None,
-    }
-    clock = _Clock()
+    model, clock, many = _model(given), _Clock(), expert_task is not None
     known = rewards_table(training, rewards, reward)
-    if rewards is None:
-        stream = False  # the rewards are in the training table, which has to be read whole for them
-    elif scheduler is not None and stream is None and is_parquet(training):
-        stream = True  # the workers read it
     sums = out.absolute().with_name(f".{out.absolute().name}.sums")  # kernel sums of a run that was killed
-    asked: dict[str, Any] = {"rewards": known, "task": task, "reward": separated(reward), **columns}
-    with resumable(out, request_of(configuration)):
-        bank = read_or_stream(training, stream=stream, checkpoint=sums, **asked)
-        inputs, renamed = list(dict.fromkeys([training, known, expert])), pairs(expert_columns)
-        many = expert_task is not None
-        shown: Any = (
-            read_test_tasks(expert, task=expert_task, columns=renamed, **columns)
-            if expert_task is not None
-            else read_demonstrations(expert, columns=renamed, **columns)
-        )
+    with resumable(out, request_of(given)):
+        bank, shown = _bank(given, known, sums), _shown(given)
         clock.lap("read")
         with closing(for_stream(sys.stderr, quiet or as_json)) as progress, maybe_connected(scheduler) as cluster:
             model.fit(bank, seed=seed, progress=progress, client=cluster)
             clock.lap("fit")
             found: Any = (model.posteriors if many else model.posterior)(shown, seed=seed, progress=progress)
         clock.lap("posterior")
-        (write_tasks_run if many else write_run)(out, found, model, inputs, configuration, clock.laps)
+        inputs = list(dict.fromkeys([training, known, expert]))
+        (write_tasks_run if many else write_run)(out, found, model, inputs, given, clock.laps)
     shutil.rmtree(sums, ignore_errors=True)
-    if as_json and not quiet:
+    if not quiet:
+        _say_found(found, out, many, as_json)
+
+
+def _model(given: Mapping[str, Any]) -> "KDBIRL":
+    from kdbirl.features.named import named_features
+    from kdbirl.likelihood.bandwidths import parse_bandwidth
+    from kdbirl.methods.kdbirl import KDBIRL
+    from kdbirl.posterior.auto import named_sampler
+    from kdbirl.posterior.product_prior import parse_priors
+
+    as_given = ("kernel", "distance", "reward_kernel", "reward_distance", "power", "conditional", "task_weights")
+    return KDBIRL(
+        prior=parse_priors(given["prior"]),
+        features=named_features(given["features"]),
+        bandwidth=None if given["bandwidth"] is None else parse_bandwidth(given["bandwidth"]),
+        sampler=named_sampler(given["sampler"], **{name: given[name] for name in ("chains", "draws", "warmup")}),
+        **{name: given[name] for name in as_given},
+    )
+
+
+def _columns(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the columns of both tables of demonstrations are."""
+    from kdbirl.demos.text import one_or_more, separated
+
+    return {
+        "state": separated(given["state"]),
+        "action": one_or_more(given["action"]),
+        "actions": separated(given["actions"]),
+        "discrete_states": given["discrete_states"] or None,
+        **{name: given[name] for name in ("episode", "step", "n_states", "n_actions")},
+    }
+
+
+def _bank(given: Mapping[str, Any], known: str, sums: Path) -> Any:
+    """The training table, read whole or block by block, with the rewards in the table `known`."""
+    from kdbirl.demos.row_source import is_parquet
+    from kdbirl.demos.stream_reader import read_or_stream
+    from kdbirl.demos.text import separated
+
+    training, stream = given["training"], given["stream"]
+    if given["rewards"] is None:
+        stream = False  # the rewards are in the training table, which has to be read whole for them
+    elif given["scheduler"] is not None and stream is None and is_parquet(training):
+        stream = True  # the workers read it
+    asked = {"rewards": known, "task": given["task"], "reward": separated(given["reward"]), **_columns(given)}
+    return read_or_stream(training, stream=stream, checkpoint=sums, **asked)
+
+
+def _shown(given: Mapping[str, Any]) -> Any:
+    """The demonstrations of the new task, or of each of many."""
+    from kdbirl.demos.readers import read_demonstrations
+    from kdbirl.demos.test_tasks import read_test_tasks
+    from kdbirl.demos.text import pairs
+
+    asked = {"columns": pairs(given["expert_columns"]), **_columns(given)}
+    if given["expert_task"] is None:
+        return read_demonstrations(given["expert"], **asked)
+    return read_test_tasks(given["expert"], task=given["expert_task"], **asked)
+
+
+def _say_found(found: Any, out: Path, many: bool, as_json: bool) -> None:
+    from kdbirl.report.run_directory import FILES, run_json
+    from kdbirl.report.tasks_directory import FILES as TASKS_FILES
+    from kdbirl.report.tasks_directory import tasks_json, tasks_text
+    from kdbirl.report.terminal import files_text, posterior_text
+
+    if as_json:
         say((tasks_json if many else run_json)(found, out), nl=False)
-    elif not quiet:
+    else:
         text = tasks_text(found) if many else posterior_text(found, sys.stdout.isatty())
         say(f"{text}\n\n{files_text(out, TASKS_FILES if many else FILES)}")
 

@@ -11,6 +11,7 @@ The rank is an upper bound: tasks that behave alike inform less (`contraction`, 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -90,9 +91,13 @@ class Identifiability:
         if not self.rank:
             return f"{tasks} none of the {q} reward directions: the posterior is the prior, whatever the expert does."
         verb = "keeps its" if q - self.rank == 1 else "keep their"
-        kept = ", and ".join(listed(part) for part in complement_in_words(self.informed, self.names) if part)
+        kept = ", and ".join(listed(part) for part in self._kept_in_words if part)
         given = ", given the informed ones" if self.coupled else ""
         return f"{tasks} {self.rank} of {q} reward directions; {kept} {verb} prior{given}, whatever the expert does."
+
+    @cached_property  # a thousand posteriors over one bank say it
+    def _kept_in_words(self) -> tuple[list[str], list[str]]:
+        return complement_in_words(self.informed, self.names)
 
     @property
     def warning(self) -> str | None:
@@ -127,9 +132,7 @@ class Identifiability:
             "tasks": self.n_tasks,
             "informed": self.informed.tolist(),
             "uninformed": self.uninformed.tolist(),
-            "uninformed_in_words": [
-                phrase for part in complement_in_words(self.informed, self.names) for phrase in part
-            ],
+            "uninformed_in_words": [phrase for part in self._kept_in_words for phrase in part],
             "strengths": self.strengths.tolist(),
             "keeps_prior": list(self.keeps_prior()),
             "exact": self.exact,

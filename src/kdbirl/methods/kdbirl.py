@@ -5,7 +5,7 @@
 with p(s, a | R) estimated from the training tasks (`likelihood.ckde`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -319,7 +319,7 @@ class KDBIRL:
         log_prior = log_priors(Target.build(fitted.prior, likelihood, choice.power), flat)
         lp = (log_prior + choice.power * (pointwise @ counts)).reshape(chains, per_chain)
         prior_draws = fitted.prior.sample(np.random.default_rng(seed + 1), PRIOR_DRAWS)
-        result = self._recorded(expert, choice, draws, prior_draws, seed, package_versions())
+        result = self._recorded(expert, choice, draws, prior_draws, seed, {"versions": package_versions()})
         stats = {**draws.stats, "lp": lp}
         return replace(result, sample_stats=stats, log_likelihood=pointwise.reshape(chains, per_chain, -1))
 
@@ -330,7 +330,7 @@ class KDBIRL:
         draws: Draws,
         prior_draws: Float[np.ndarray, "p q"],
         seed: int,
-        versions: dict[str, str],
+        noted: Mapping[str, Any],
     ) -> Posterior:
         """The draws as a posterior with everything on record but the pointwise likelihoods."""
         fitted, widths = self._ready(), choice.bandwidths
@@ -353,11 +353,11 @@ class KDBIRL:
             h_reward=widths.h_reward,
             power=choice.power,
             bandwidth_rule=widths.rule,
-            settings=self._settings(draws, expert, choice, versions),
+            settings={**self._settings(draws, expert, choice), **noted},
             reward_features=fitted.reward_features,
         )
 
-    def _settings(self, draws: Draws, expert: "_Expert", choice: Choice, versions: dict[str, str]) -> dict[str, Any]:
+    def _settings(self, draws: Draws, expert: "_Expert", choice: Choice) -> dict[str, Any]:
         """Everything else that a reader of the result may ask for."""
         fitted, sampler = self._ready(), as_sampler(self.sampler)
         chosen: dict[str, Any] = asdict(sampler)  # type: ignore[call-overload]
@@ -375,7 +375,6 @@ class KDBIRL:
             "notes": [*choice.bandwidths.notes, *draws.notes, *self._sums_notes(expert, choice, fitted)],
             "bank": fitted.bank_fingerprint,
             "expert": expert.fingerprint,
-            "versions": versions,
             **({"pareto_k": draws.facts["pareto_k"]} if "pareto_k" in draws.facts else {}),
         }
 

@@ -119,10 +119,10 @@ class _Batch:
         self, name: str, draws: Draws, support: dict[str, Support], prior_draws: np.ndarray, versions: dict[str, str]
     ) -> Posterior:
         choice = self.choice
-        recorded = self.model._recorded(self.shown[name], choice, draws, prior_draws, self.seed, versions)
-        settings = {**recorded.settings, "test_task": name}
+        noted = {"versions": versions, "test_task": name}
+        recorded = self.model._recorded(self.shown[name], choice, draws, prior_draws, self.seed, noted)
         calibration = None if choice.loto is None else choice.loto.calibration
-        return with_findings(replace(recorded, settings=settings), self.known, support[name], calibration, choice)
+        return with_findings(recorded, self.known, support[name], calibration, choice)
 
     @cached_property
     def _box(self) -> tuple[np.ndarray, np.ndarray]:
@@ -144,7 +144,8 @@ class _Batch:
         fitted, widths = self.model._ready(), self.choice.bandwidths
         rows = {name: expert.rows for name, expert in self.shown.items()}
         found = likelihoods_of(fitted.ckde, rows, widths.h, widths.h_reward, fitted.prior.box, self.progress)
-        targets = {name: Target.build(fitted.prior, own, self.choice.power) for name, own in found.items()}
+        one = Target.build(fitted.prior, next(iter(found.values())), self.choice.power)
+        targets = {name: replace(one, likelihood=own) for name, own in found.items()}
         sampler = as_sampler(self.model.sampler)
         together = _together(sampler)
         done: dict[str, Posterior] = {}

@@ -29,12 +29,12 @@ from kdbirl.progress import Progress
 
 PRIOR_POINTS = 4096  # where every task's density is looked at first
 ROUND = 2048  # points of each round that fits the proposal
-ROUNDS = 3
+ROUNDS = 2
 POINTS_AT_ONCE = 256  # densities computed together: the table exp(b) of so many stays in the cache
 LEAST_ACCEPTED, LEAST_SHARE = 0.25, 0.2
 LONGEST_STAY = 0.1  # proposals that a chain may refuse in a row, as a share of its draws
 SMALLEST_LEVEL = 1e-300
-SETTLING = 50  # proposals before the first draw: each chain starts at a draw weighted by w, from the last round
+SETTLING = 50  # proposals before the first draw: each chain starts at a point of the last round, chosen by its weight
 
 
 @dataclass(frozen=True)
@@ -97,10 +97,10 @@ class _Stack(NamedTuple):
 class _Round(NamedTuple):
     """Points of every task, their rewards and log weights, and log p(R) + power * log p(expert | R)."""
 
-    points: Float[np.ndarray, "t p q"]
-    rewards: Float[np.ndarray, "t p q"]
-    logs: Float[np.ndarray, "t p"]
-    lp: Float[np.ndarray, "t p"]
+    points: Float[np.ndarray, "t *p q"]
+    rewards: Float[np.ndarray, "t *p q"]
+    logs: Float[np.ndarray, "t *p"]
+    lp: Float[np.ndarray, "t *p"]
 
 
 class _Run:
@@ -142,10 +142,10 @@ class _Run:
 
     def fit(self) -> None:
         """Fit the proposals, which were fitted to the prior's points, to their own."""
-        for last in [False] * (ROUNDS - 1) + [True]:
+        for _ in range(ROUNDS):
             self._round = self._evaluated(self._drawn(ROUND))
             for t, (points, logs, rng) in enumerate(zip(self._round.points, self._round.logs, self._rng, strict=True)):
-                if not last and np.isfinite(logs).any():
+                if np.isfinite(logs).any():
                     self._each[t] = fitted_proposal(points, logs, self._share, rng)
 
     def _drawn(self, count: int) -> Float[np.ndarray, "t count q"]:
@@ -168,18 +168,25 @@ class _Run:
         logs, lp = _log_weights(*self._stack, proposals, *arrays)
         return _Round(points, rewards, np.asarray(logs), np.asarray(lp))
 
+    def _proposed(self, chains: int, length: int) -> "_Round":
+        """Where each chain starts, and its proposals: arrays `(t, chain, 1 + length, ...)`.
+
+        Starts are points of the last round, chosen by their weights there, and weighed again by the proposals of now.
+        """
+        starts = _starts(self._round.logs, chains, self._rng)
+        first = np.take_along_axis(self._round.points, starts[..., None], axis=1)
+        found = self._evaluated(np.concatenate([first, self._drawn(chains * length)], axis=1))
+
+        def by_chain(values: np.ndarray) -> np.ndarray:
+            rest = values[:, chains:].reshape(len(values), chains, length, *values.shape[2:])
+            return np.concatenate([values[:, :chains, None], rest], axis=2)
+
+        return _Round(*map(by_chain, found))
+
     def chains(self, sampler: Independence) -> list[Draws]:
         """The chains, with the proposals as they are now."""
         length = SETTLING + sampler.draws * sampler.thin
-        starts = _starts(self._round.logs, sampler.chains, self._rng)
-        proposed = self._evaluated(self._drawn(sampler.chains * length))
-        shape, tasks = (len(starts), sampler.chains), np.arange(len(starts))[:, None]
-
-        def with_start(now: np.ndarray, before: np.ndarray) -> np.ndarray:
-            rest = now.reshape(*shape, length, *now.shape[2:])
-            return np.concatenate([before[tasks, starts][:, :, None], rest], axis=2)
-
-        _, candidates, logs, lp = (with_start(*pair) for pair in zip(proposed, self._round, strict=True))
+        _, candidates, logs, lp = self._proposed(sampler.chains, length)
         levels = np.stack([np.log(rng.random((sampler.chains, length))) for rng in self._rng])
         at = accepted_places(logs, levels)
         kept = at[:, :, SETTLING + sampler.thin :: sampler.thin]
