@@ -496,6 +496,20 @@ def test_boxes_grow_where_rows_are_sparse_so_that_groups_stay_few(d):
     np.testing.assert_allclose(found, double_loop(near, rows, weights, tasks, 3, 1e-4), rtol=1e-12, atol=1e-3)
 
 
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_boxes_have_sides_of_two_or_three_bandwidths_unless_they_would_be_too_many(d):
+    """Each halving leaves one place in 2^d, or a little more where blocks of four are cut: no coarser than it must."""
+    rows = np.stack([np.zeros(d), np.array([400.0, 300.0, 100.0])[:d]])
+    fine = np.ceil(rows[1] / boxes_module.SIDES[d - 1])
+    np.testing.assert_array_equal(boxes_module._Grid.around(rows, 1.0).counts[:d], fine)
+    most = boxes_module.MOST_PLACES
+    for wide in (1e3, 1e5):
+        counts = boxes_module._Grid.around(wide * rows, 1.0).counts[:d]
+        places = 64 * np.prod(np.ceil(counts / 4))
+        assert places <= most
+        assert (counts == np.ceil(wide * rows[1] / boxes_module.SIDES[d - 1])).all() or 2**d * places > most / 2
+
+
 @pytest.mark.parametrize("cores", [1, 3, 50])
 def test_the_number_of_cores_changes_nothing(cores, monkeypatch):
     for m in (40, 4000):
