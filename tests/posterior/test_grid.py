@@ -143,6 +143,15 @@ def test_a_density_is_evaluated_at_any_number_of_points_and_counts_them() -> Non
     assert seen == [("grid", 7, 7), ("grid", len(points), len(points))]
 
 
+def test_prior_draws_of_which_just_enough_are_accepted_are_all_that_is_drawn() -> None:
+    """The first 4096 give the acceptance whether one draw is asked of them or as many as were accepted."""
+    one = Grid(draws=1, chains=1).sample(problem_of(Uniform(-1, 1)), 0, Silent())
+    all_of_them = round(one.facts["acceptance"] * 8 * BATCH)
+    for draws, the_same in ((all_of_them, True), (all_of_them + 1, False)):
+        result = Grid(draws=draws, chains=1).sample(problem_of(Uniform(-1, 1)), 0, Silent())
+        assert (result.facts["acceptance"] == one.facts["acceptance"]) is the_same
+
+
 def test_rejection_gives_up_where_hardly_a_draw_is_accepted() -> None:
     own = Uniform(-1, 1).for_parameters(5)
     narrow = Informed(DIRECTIONS, CENTRE, 60 * ROOT)
