@@ -165,6 +165,8 @@ def test_few_effective_draws_are_said_to_be_in_the_bulk_or_in_the_tails() -> Non
     found = assess(energetic, ("w1",), "NUTS")
     assert found.ess_tail[0] < 400 < found.ess_bulk[0]
     assert "effective draws in the tails of 4000" in found.sentence
+    (equal,) = _inefficient(np.array([90.0]), np.array([90.0]), ("w1",), 400.0, (4, 1000, 1))
+    assert "as few as 90 effective draws in the bulk of 4000" in equal.sentence  # the tails are no worse
 
 
 @pytest.mark.parametrize("persistence", [0.9, 0.999])

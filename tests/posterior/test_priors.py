@@ -105,6 +105,8 @@ def test_priors_are_themselves_and_can_be_keys() -> None:
     """Two priors of equal numbers are two priors: arrays have no single answer to whether they are equal."""
     several = [prior.for_parameters(2) for _ in range(2) for prior, _ in FAMILIES.values()]
     several += [CustomPrior(jnp.sum, 0.0, 1.0).for_parameters(2) for _ in range(2)]
+    parts = [Uniform(0, 1), Normal(0, 1)]  # the same two in both; in a list, which has no hash of its own
+    several += [Product(parts), Product(parts)]
     assert len(set(several)) == len(several)
     assert all(several.index(prior) == i for i, prior in enumerate(several))
 

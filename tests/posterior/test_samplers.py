@@ -428,6 +428,7 @@ def test_every_count_of_every_sampler_is_at_least_one(sampler: Sampler, name: st
 def test_samplers_give_the_same_number_of_draws_unless_told() -> None:
     several = (Auto(), NUTS(), HMC(), Metropolis(), Grid(), Independence())
     assert {(sampler.chains, sampler.draws) for sampler in several} == {(4, VI().draws // 4)}
+    assert NUTS().warmup == HMC().warmup == Auto().warmup  # which is that of the chains that it would run
 
 
 def test_so_many_draws_that_they_cannot_fit_are_refused() -> None:
