@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import i0, i1
 
+from kdbirl.errors import SamplingError
 from kdbirl.posterior.auto import Auto
 from kdbirl.posterior.cells import CellTree
 from kdbirl.posterior.grid import (
@@ -62,9 +63,9 @@ def assert_moments(draws: np.ndarray, mean: np.ndarray, covariance: np.ndarray) 
         assert np.abs((values.mean(axis=0) - expected) / errors).max() < Z_LIMIT
 
 
-@pytest.mark.parametrize("power", [1.0, 0.3])
+@pytest.mark.parametrize("power", [1.0, 0.3, 0.02])
 def test_a_normal_prior_is_completed_exactly(power: float) -> None:
-    """The posterior is normal: precision D^-1 + power (A U)' A U."""
+    """The posterior is normal: precision D^-1 + power (A U)' A U; with little power it is nearly the prior."""
     mean, sd = np.array([0.5, 0.0, -0.3, 1.0, 0.2]), np.array([0.5, 1.0, 2.0, 0.7, 0.4])
     seen = ROOT @ DIRECTIONS
     covariance = np.linalg.inv(np.diag(sd**-2) + power * seen.T @ seen)
@@ -216,6 +217,21 @@ class Window(NoLikelihood):
 
     def __call__(self, reward: jax.Array) -> jax.Array:
         return jnp.where(jnp.abs(reward[0] - 0.5) < self.half, 0.0, -jnp.inf)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Undefined(NoLikelihood):
+    """Not a number in a tenth of the unit interval."""
+
+    def __call__(self, reward: jax.Array) -> jax.Array:
+        return jnp.where(reward[0] > 0.9, jnp.nan, 0.0)
+
+
+def test_a_density_that_is_somewhere_not_a_number_is_refused() -> None:
+    own = Uniform(0, 1).for_parameters(1)
+    with pytest.raises(SamplingError, match="The posterior density is not a number somewhere"):
+        Grid().sample(Problem(Target.build(own, Undefined()), own), 0, Silent())
 
 
 def on_the_unit_interval(likelihood: NoLikelihood) -> _Density:
