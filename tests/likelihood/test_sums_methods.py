@@ -430,7 +430,9 @@ def test_an_expert_row_whose_squared_distances_overflow_has_sums_of_nothing():
 def test_rows_of_single_precision_have_the_sums_of_the_doubles_that_they_are():
     expert, rows, weights, tasks = problem(2, m=500)
     single = rows.astype(np.float32)
-    found = [boxed_log_sums(expert, Boxes.of(own, weights, tasks, 3, 0.3), 1e-3) for own in (single, single.astype(float))]
+    found = [
+        boxed_log_sums(expert, Boxes.of(own, weights, tasks, 3, 0.3), 1e-3) for own in (single, single.astype(float))
+    ]
     np.testing.assert_array_equal(*found)
 
 
