@@ -338,3 +338,11 @@ class TestCustomPrior:
         value = densities(prior, np.full((1, 2), 0.5))
         assert value.dtype == np.float64
         assert value[0] == np.float32(0.3)
+
+
+def test_quantiles_of_a_uniform_prior_are_scipys() -> None:
+    """The same formula without SciPy's checks: equal to the bit, each parameter with its own ends."""
+    levels = np.random.default_rng(0).random((1000, 3))
+    prior = Uniform(-1.5, [1.5, 2.0, 0.3]).for_parameters(3)
+    expected = stats.uniform(-1.5, np.array([1.5, 2.0, 0.3]) + 1.5).ppf(levels)
+    np.testing.assert_array_equal(prior.quantiles(levels), expected)
