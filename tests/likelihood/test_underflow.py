@@ -12,7 +12,7 @@ from kdbirl.likelihood import ckde as ckde_module
 from kdbirl.likelihood import kernel_sums
 from kdbirl.likelihood.ckde import CKDE, TaskMixture
 from kdbirl.likelihood.kernel_sums import task_log_sums
-from kdbirl.likelihood.kernels import UserKernel, on_columns
+from kdbirl.likelihood.kernels import PairKernel, UserKernel, on_columns
 
 from . import direct_sum
 from .problems import named, values
@@ -24,9 +24,9 @@ TASKS = np.repeat(np.arange(3), 4)
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The ways (`_product`, `_plain`, `_scaled`) that were taken, in order."""
+    """The ways (`_loop_sums`, `_plain`, `_scaled`) that were taken, in order."""
     ways: list[str] = []
-    for name in ("_product", "_plain", "_scaled"):
+    for name in ("_loop_sums", "_plain", "_scaled"):
 
         def spy(original, name, *arguments):
             ways.append(name)
@@ -34,6 +34,14 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(kernel_sums, name, partial(spy, getattr(kernel_sums, name), name))
     return ways
+
+
+@pytest.fixture(params=["processor", "gpu"])
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The loops of the Gaussian, or what a GPU does in their place, which XLA compiles for this processor, too."""
+    if request.param == "gpu":
+        monkeypatch.setattr(kernel_sums, "_looped", lambda *_: False)
+    return request.param
 
 
 def both(
@@ -53,35 +61,38 @@ def rows_around(centre: float, spread: float) -> np.ndarray:
     return centre + spread * np.random.default_rng(0).normal(size=(12, 2))
 
 
-def test_the_matrix_product_is_taken_where_it_is_safe(taken: list[str]) -> None:
+def test_near_rows_need_no_scaling(taken: list[str], device: str) -> None:
     actual, expected = both("gaussian", rows_around(0, 1), rows_around(0.5, 1)[:3], 0.5, 0.4)
-    assert taken == ["_product"]
+    assert taken == {"processor": ["_loop_sums"], "gpu": ["_plain"]}[device]
     np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
-def test_far_rows_underflow_and_are_scaled(taken: list[str]) -> None:
+SCALED = {"processor": ["_loop_sums"], "gpu": ["_plain", "_scaled"]}
+
+
+def test_far_rows_underflow_and_are_scaled(taken: list[str], device: str) -> None:
     """Expert rows 50 h and more away: exp(-1250) is zero, its log is not."""
     rows, expert = rows_around(0, 0.01), np.array([[0.0, 0.0], [3.0, 4.0], [-6.0, 2.0]])
     actual, expected = both("gaussian", rows, expert, 0.1, 0.4)
-    assert taken == ["_product", "_scaled"]
+    assert taken == SCALED[device]
     np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
-def test_one_task_underflows_while_another_does_not(taken: list[str]) -> None:
-    """The sum of a task out of reach is recomputed too: it may matter for rewards near that task's."""
+def test_one_task_underflows_while_another_does_not(taken: list[str], device: str) -> None:
+    """The sum of a task out of reach is scaled too: it may matter for rewards near that task's."""
     rows = rows_around(0, 0.05)
     rows[TASKS == 2] += 4.5
     actual, expected = both("gaussian", rows, np.array([[0.0, 0.1]]), 0.1, 0.05)
-    assert taken == ["_product", "_scaled"]
+    assert taken == SCALED[device]
     np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
-def test_sums_of_which_some_terms_underflow_are_scaled_too(taken: list[str]) -> None:
+def test_sums_of_which_some_terms_underflow_are_scaled_too(taken: list[str], device: str) -> None:
     """One term of e^-707 in each task, and three of e^-709 that XLA takes for zero: the sum is positive, and wrong."""
     distances = np.sqrt(2 * np.where(np.arange(12) % 4 == 0, 707.0, 709.0))
     rows = np.column_stack([distances, np.zeros(12)])
     actual, expected = both("gaussian", rows, np.zeros((1, 2)), 1.0, 0.4)
-    assert taken == ["_product", "_scaled"]
+    assert taken == SCALED[device]
     np.testing.assert_allclose(actual, expected, rtol=1e-13)
 
 
@@ -91,7 +102,7 @@ def test_plain_sums_of_other_kernels_underflow_and_are_scaled(taken: list[str]) 
     np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
-def test_the_square_is_not_expanded_far_from_the_centre(taken: list[str]) -> None:
+def test_differences_are_those_of_the_rows_as_they_are(device: str) -> None:
     """Rows 1e6 apart, with close neighbours at both ends: expanding would lose every digit of |x - y|^2 / h^2.
 
     Nor may rows be centred: 1 - 5e5 rounds to 6e-11, a part in 1e6 of the bandwidth.
@@ -100,45 +111,55 @@ def test_the_square_is_not_expanded_far_from_the_centre(taken: list[str]) -> Non
     rows = ends + 1e-4 * np.random.default_rng(1).normal(size=(12, 2))
     expert = np.array([[1.0001, 1.0], [1e6, 1e6 + 1e-4]])
     actual, expected = both("gaussian", rows, expert, 1e-4, 0.4)
-    assert taken[0] == "_plain"
     np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("whose", ["expert", "rows"])
-@pytest.mark.parametrize("where", [(1e3, 0.0), (-1e3, 0.0), (0.0, 1e3), (0.0, -1e3)], ids=str)
-def test_one_row_far_from_all_others_is_enough_for_the_square_not_to_be_expanded(
-    taken: list[str], whose: str, where: tuple[float, float]
-) -> None:
-    """On any side, and whether it is a training row or the expert's: both are multiplied."""
+@pytest.mark.parametrize("where", [(1e3, 0.0), (0.0, -1e3)], ids=str)
+def test_one_row_far_from_all_others(device: str, whose: str, where: tuple[float, float]) -> None:
     rows, expert = rows_around(0, 1), rows_around(0.5, 1)[:3]
     {"expert": expert, "rows": rows}[whose][1] = where
     actual, expected = both("gaussian", rows, expert, 1.0, 0.4)
-    assert taken[0] == "_plain"
     np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
-def test_a_large_offset_alone_does_no_harm(taken: list[str]) -> None:
-    """Rows around 1e6 that are close to each other: centring makes the matrix product exact."""
+def test_a_large_offset_alone_does_no_harm(device: str) -> None:
     actual, expected = both("gaussian", rows_around(1e6, 0.1), rows_around(1e6, 0.1)[:3] + 0.05, 0.05, 0.4)
-    assert taken == ["_product"]
     np.testing.assert_allclose(actual, expected, rtol=1e-11)
 
 
-def test_the_edge_of_the_safe_radius(taken: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Just inside the limit the expansion costs less than 1e-11 in each log K; outside it is refused."""
-    both_ends = rows_around(0, 0.1) + np.where(np.arange(12) % 2 == 0, 1.0, -1.0)[:, None] * np.array([[100.0, 0.0]])
-    kernel = on_columns(named("gaussian", "euclidean"), ("x", "y"), {})
+@pytest.mark.parametrize("distances", [(3000, 40, 0), (30, 20, 10), (0, 40, 3000), (8, 9, 9)], ids=str)
+@pytest.mark.parametrize("of_each", [1, 700])  # rows: all in one block of the loops, or in several
+def test_sums_are_scaled_whichever_row_comes_first(distances: tuple[float, ...], of_each: int) -> None:
+    """The first row's kernel may be e^-4500000 of the others', or the other way round."""
+    rows = np.repeat(np.asarray(distances, dtype=float), of_each)[:, None]
+    found = task_log_sums(
+        np.zeros((1, 1)), rows, np.ones(len(rows)), np.zeros(len(rows), int), 1, gaussian_of(1), np.ones(1)
+    )
+    expected = np.logaddexp.reduce([-(distance**2) / 2 for distance in distances]) + np.log(of_each)
+    np.testing.assert_allclose(found[0, 0], expected, rtol=1e-13)
 
-    def table(rows: np.ndarray) -> np.ndarray:
-        return task_log_sums(rows + 0.1, rows, np.ones(12), TASKS, 3, kernel, np.ones(1))
 
-    table(1.01 * both_ends)
-    expanded = table(0.99 * both_ends)
-    monkeypatch.setattr(kernel_sums, "LARGEST_SAFE_RADIUS", 90.0)
-    directly = table(0.99 * both_ends)
-    assert taken == ["_plain", "_product", "_plain"]
-    np.testing.assert_allclose(expanded, directly, rtol=0, atol=1e-11)
-    assert not (expanded == directly).all()  # otherwise this test would see nothing
+@pytest.mark.parametrize("scale", [1e-290, 1e-160, 1e160, 1e290])
+def test_any_unit_of_measurement(scale: float) -> None:
+    """Rows and bandwidth in units so small or so large that squares are no numbers."""
+    expert, rows = rows_around(0.5, 1)[:3], rows_around(0, 1)
+    given = np.ones(12), TASKS, 3, gaussian_of(2)
+    expected = task_log_sums(expert, rows, *given, np.array([0.5]))
+    found = task_log_sums(scale * expert, scale * rows, *given, np.array([scale * 0.5]))
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+
+def test_rows_beyond_the_range_of_the_loops(taken: list[str]) -> None:
+    """In bandwidths they are so far apart that a square is no number: XLA does these, and equal rows are 1."""
+    rows = np.array([[0.0], [1.0], [1.0]])
+    found = task_log_sums(rows[:2], rows, np.ones(3), np.arange(3) // 2, 2, gaussian_of(1), np.array([1e-200]))
+    assert "_loop_sums" not in taken
+    np.testing.assert_array_equal(found, [[0.0, -np.inf], [0.0, 0.0]])
+
+
+def gaussian_of(columns: int) -> PairKernel:
+    return on_columns(named("gaussian", "euclidean"), [f"x{i}" for i in range(columns)], {})
 
 
 def test_a_users_kernel_that_overflows_is_scaled(taken: list[str]) -> None:

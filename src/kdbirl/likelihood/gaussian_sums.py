@@ -1,0 +1,58 @@
+"""Sums of Gaussian kernels on Euclidean distance, on this machine's cores: the loops of `gaussian_loops.py`.
+
+-|x - y|^2 / 2h^2 = factor |2^k (x - y)|^2 in powers of two, where 2^k is next to 1/h: multiplying by a power of two is
+exact, so the differences are those of the rows as they are. Nothing is centred and no square is expanded: no digit is
+lost far from zero. Every sum is scaled by one of its larger terms, so none underflows. What an expert row gets does not depend
+on the other rows beside it, nor on the number of cores.
+"""
+
+import math
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from kdbirl.threads import on_all_cores
+
+LARGEST = 1e150  # of a coordinate in bandwidths: squares of differences stay in range
+PAIRS_OF_A_THREAD = 2**19  # fewer, and starting a thread would take longer than it saves
+EXPERT_ROWS = 128  # that a thread takes at once
+
+
+def in_range(values: Float[np.ndarray, "rows d"], h: float) -> bool:
+    """Whether squares of these rows, in bandwidths, are finite numbers; False if a value is not a number."""
+    scale = _scale(h)
+    return scale < math.inf and bool(np.abs(values).max(initial=0.0) * scale < LARGEST)
+
+
+def gaussian_log_sums(
+    expert: Float[np.ndarray, "n d"],
+    rows: Float[np.ndarray, "m d"],
+    weights: Float[np.ndarray, " m"],
+    first: Int[np.ndarray, " ends"],
+    h: float,
+    single: bool = False,
+) -> Float[np.ndarray, "n segments"]:
+    """log sums over the rows of each segment: from first[s] to before first[s + 1], and none is empty."""
+    from kdbirl.likelihood.gaussian_loops import scaled_sums
+
+    given = [np.ascontiguousarray(array, dtype=np.float64) for array in (expert, rows, weights)]
+    scale = _scale(h)
+    factor = -0.5 / math.log(2) / (h * scale) ** 2
+    totals, near = np.empty((2, len(expert), len(first) - 1))
+
+    def of_part(part: slice) -> None:
+        scaled_sums(given[0][part], *given[1:], first, scale, factor, single, totals[part], near[part])
+
+    if len(expert) * len(rows) < PAIRS_OF_A_THREAD:
+        of_part(slice(None))
+    else:
+        on_all_cores(of_part, [slice(i, i + EXPERT_ROWS) for i in range(0, len(expert), EXPERT_ROWS)])
+    return np.log(totals) + (factor * math.log(2)) * near
+
+
+def _scale(h: float) -> float:
+    """The power of two next to 1/h, from above; infinite where doubles end."""
+    try:
+        return math.ldexp(1.0, 1 - math.frexp(h)[1])
+    except OverflowError:
+        return math.inf
