@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from kdbirl.errors import InputError, KDBIRLError, MissingDependency
 from kdbirl.progress import Progress, Silent
+from kdbirl.threads import one_core
 
 T = TypeVar("T")
 
@@ -162,7 +163,7 @@ class Cluster:
         return [self._submit(_itself, value) for value in shared]
 
     def _submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return self.client.submit(function, *arguments, pure=False)
+        return self.client.submit(_on_one_core, function, *arguments, pure=False)
 
     def _in_flight(self) -> int:
         return IN_FLIGHT * max(sum(self.client.nthreads().values()), 1)
@@ -180,6 +181,12 @@ class Cluster:
                 "Several workers of the cluster died at the same piece of work, usually for want of memory: give them "
                 f"more memory, or the bank smaller row groups ({problem})."
             ) from problem
+
+
+def _on_one_core(function: Callable[..., T], *arguments: Any) -> T:
+    """A task of a cluster has one core to itself: a worker does as many tasks at once as it has threads."""
+    with one_core():
+        return function(*arguments)
 
 
 def _itself(value: T) -> T:

@@ -300,17 +300,17 @@ def edges_of(cells, first, size):
     return first * cells.sides, np.minimum(first + size, cells.counts) * cells.sides
 
 
-def test_the_nearest_and_the_furthest_point_of_a_box():
-    """By clamping, and over all corners."""
+def test_the_nearest_points_of_the_boxes_of_a_group():
+    """By clamping; along each column, of boxes that the edge of the grid may cut off, too."""
     expert, rows, weights, tasks = problem(3)
     cells = Boxes.of(rows, weights, tasks, 3, 0.2).cells
     for at in 5.0 * expert[:8] + 0.5 * cells.sides * cells.counts:
-        for box in ((0, 0, 0), tuple(cells.counts - 1), tuple(cells.counts // 2)):
-            low, high = edges_of(cells, np.array(box), 1)
-            corners = np.array(list(itertools.product(*zip(low, high, strict=True))))
-            near, far = box_loops._near_and_far(at, *box, cells)
-            assert near == pytest.approx(((at - np.clip(at, low, high)) ** 2).sum(), rel=1e-9, abs=1e-9)
-            assert far == pytest.approx(((at - corners) ** 2).sum(axis=1).max(), rel=1e-9)
+        for corner in (np.zeros(3, int), cells.counts - 1, cells.counts // 2):
+            near = np.empty((3, 4))
+            box_loops._near_boxes(at, corner, cells, near)
+            low = (corner[:, None] + np.arange(4)) * cells.sides[:, None]
+            clipped = np.clip(at[:, None], low, low + cells.sides[:, None])
+            np.testing.assert_allclose(near, (at[:, None] - clipped) ** 2, rtol=1e-9, atol=1e-9)
 
 
 def test_the_nearest_points_of_groups():

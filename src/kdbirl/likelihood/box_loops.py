@@ -11,11 +11,14 @@ import numpy as np
 from numpy.polynomial import hermite_e
 
 from kdbirl.compiled import compiled
+from kdbirl.likelihood.gaussian_loops import exp2, total_of
 
 ORDER = 8  # nodes along a side (nodes.py)
 EPS = 2.0**-20  # of single precision: see boxed_sums.py
 LARGEST_EXPONENT = 60.0  # in single precision
 LOOSE = {"reassoc", "contract", "arcp", "nsz"}  # sums in any order: what vector instructions need; no more than that
+PER_SQUARE = -0.5 / np.log(2.0)  # exp(-square / 2) as a power of two
+ROWS_MET = 2048  # at once in the second round
 _HERMITE = [0.0] * ORDER + [1.0]
 # The ORDER-th derivative of exp(-t^2/2) is He(t) exp(-t^2/2): where it has its extremes, and their sizes.
 EXTREMES = tuple(hermite_e.hermeroots([0.0, *_HERMITE]).tolist())
@@ -360,19 +363,6 @@ def first_round(expert, cells, points, in_all, most_fours, radius, reach):
     return total, error
 
 
-@compiled()
-def _near_and_far(at, i, j, k, cells):
-    """Squared distances of a point to the nearest and the furthest point of a box."""
-    u, v, w = (
-        at[0] - (i + 0.5) * cells.sides[0],
-        at[1] - (j + 0.5) * cells.sides[1],
-        at[2] - (k + 0.5) * cells.sides[2],
-    )
-    u, v, w, a, b, c = abs(u), abs(v), abs(w), cells.half[0], cells.half[1], cells.half[2]
-    near = max(u - a, 0.0) ** 2 + max(v - b, 0.0) ** 2 + max(w - c, 0.0) ** 2
-    return near, (u + a) ** 2 + (v + b) ** 2 + (w + c) ** 2
-
-
 @compiled(fastmath=LOOSE)
 def _near_groups(at, groups, start, stop, near):
     """Squared distances of a point to the nearest points of groups."""
@@ -384,68 +374,86 @@ def _near_groups(at, groups, start, stop, near):
 
 
 @compiled()
-def _box(corner, place):
-    """The box of a place in a group, along each column."""
-    return corner[0] + ((place >> 4) & 3), corner[1] + ((place >> 2) & 3), corner[2] + (place & 3)
+def _box_in_group(place):
+    """Where a place is among the 4 x 4 x 4 boxes of its group."""
+    return (place >> 4) & 3, (place >> 2) & 3, place & 3
 
 
 @compiled()
 def second_round(expert, given, row, task, below, share, cells, groups, in_all, rows, weights, scale):
-    """Log sums of some expert rows over a task each, in double precision, wrong by half their share at most.
+    """Log sums of some expert rows over a task each, in double precision, too small by half their share at most.
 
     expert: in bandwidths from the corner of the grid; given: as they are. Rows are subtracted from these, because a
     corner far away would leave few digits.
     """
-    found, near = np.empty(len(row)), np.empty(len(groups.mass))
+    found, near, near_box = np.empty(len(row)), np.empty(len(groups.mass)), np.empty((3, 4))
+    met = np.empty((2, ROWS_MET))
     for e in range(len(row)):
-        own = share / in_all[task[e]]
-        at, x = expert[row[e]], given[row[e]]
-        found[e] = _log_sum(at, x, task[e], below[e], own, cells, groups, near, rows, weights, scale)
+        at, x, logs = expert[row[e]], given[row[e]], (np.log(0.5 * share), np.log(in_all[task[e]]))
+        found[e] = _log_sum(at, x, task[e], below[e], logs, cells, groups, near, near_box, met, rows, weights, scale)
     return found
 
 
 @compiled()
-def _log_sum(at, x, task, below, share, cells, groups, near_group, rows, weights, scale):
-    """One of them: boxes are opened whose kernel may be more than this share of the sum."""
+def _log_sum(at, x, task, below, logs, cells, groups, near_group, near_box, met, rows, weights, scale):
+    """One of them: boxes are opened whose kernel may be more than this share of the sum, and others left out.
+
+    logs: of the share, and of the weight of the task; met: room for squared distances of rows and their weights, so
+    that many kernels are computed at once.
+    """
     start, stop = groups.of_task[task], groups.of_task[task + 1]
     if start == stop:
         return -np.inf
     _near_groups(at, groups, start, stop, near_group)
-    lower, log_share = below, np.log(share)
+    lower = below
     if np.isinf(lower):
         lower = _lower_bound(at, start + np.argmin(near_group[start:stop]), lower, cells, groups)
-    for g in range(start, stop):
-        if -0.5 * near_group[g] > log_share + lower:
-            lower = _lower_bound(at, g, lower, cells, groups)
-    smallest = log_share + lower  # also below the log of the largest kernel
-    nothing = smallest - 20.0  # kernels below are, all together, e^-20 of the largest error
-    total, left_out, largest = 0.0, 0.0, smallest  # over exp(largest)
+        for g in range(start, stop):
+            if logs[1] - 0.5 * near_group[g] > lower and np.log(groups.mass[g]) - 0.5 * near_group[g] > lower:
+                lower = _lower_bound(at, g, lower, cells, groups)
+    smallest = logs[0] - logs[1] + lower  # also below the log of the largest kernel, which is that of a row that is met
+    total, nearest, n = 0.0, np.inf, 0  # of the rows met, over exp(-nearest / 2); not yet added
     for g in range(start, stop):
         if -0.5 * near_group[g] <= smallest:
-            if -0.5 * near_group[g] > nothing:
-                left_out += groups.mass[g] * np.exp(-0.5 * near_group[g] - largest)
             continue
+        _near_boxes(at, groups.corner[g], cells, near_box)
         for c in range(groups.first[g], groups.first[g + 1]):
-            i, j, k = _box(groups.corner[g], groups.place[c])
-            near = _near_and_far(at, i, j, k, cells)[0]
-            if -0.5 * near <= smallest:
-                if -0.5 * near > nothing:
-                    left_out += groups.cell_mass[c] * np.exp(-0.5 * near - largest)
+            i, j, k = _box_in_group(groups.place[c])
+            if -0.5 * (near_box[0, i] + near_box[1, j] + near_box[2, k]) <= smallest:
                 continue
             cell = groups.cells[c]
             for p in range(cells.first_row[cell], cells.first_row[cell + 1]):
                 r, square = cells.order[p], 0.0
                 for q in range(rows.shape[1]):
                     square += ((x[q] - rows[r, q]) * scale) ** 2
-                if -0.5 * square <= nothing:
-                    continue
-                if -0.5 * square > largest:
-                    smaller = np.exp(largest + 0.5 * square)
-                    total, left_out, largest = total * smaller, left_out * smaller, -0.5 * square
-                total += weights[r] * np.exp(-0.5 * square - largest)
-    if total + left_out == 0:  # so far away that distances within a box are lost in their rounding
+                met[0, n], met[1, n] = square, weights[r]
+                n += 1
+                if n == met.shape[1]:
+                    total, nearest = _added(total, nearest, met[0], met[1])
+                    n = 0
+    total, nearest = _added(total, nearest, met[0, :n], met[1, :n])
+    if total == 0:  # so far away that distances within a box are lost in their rounding
         return lower
-    return np.log(total + 0.5 * left_out) + largest
+    return np.log(total) - 0.5 * nearest
+
+
+@compiled()
+def _near_boxes(at, corner, cells, near):
+    """Squared distances of a point to the nearest points of the four boxes of a group along each column."""
+    for axis in range(3):
+        for box in range(4):
+            middle = (corner[axis] + box + 0.5) * cells.sides[axis]
+            near[axis, box] = max(abs(at[axis] - middle) - cells.half[axis], 0.0) ** 2
+
+
+@compiled()
+def _added(total, nearest, squares, weights):
+    """A sum over exp(-nearest / 2), and `nearest`, with more rows in it."""
+    if len(squares) == 0:
+        return total, nearest
+    least = min(nearest, squares.min())
+    total *= exp2(PER_SQUARE * (nearest - least))
+    return total + total_of(squares, weights, PER_SQUARE, least), least
 
 
 @compiled()
@@ -453,8 +461,10 @@ def _lower_bound(at, group, lower, cells, groups):
     """The largest of logs below the sum: if all rows of a cell were in its furthest corner."""
     most = np.log(groups.mass[group])
     for c in range(groups.first[group], groups.first[group + 1]):
-        i, j, k = _box(groups.corner[group], groups.place[c])
-        far = _near_and_far(at, i, j, k, cells)[1]
+        box, far = _box_in_group(groups.place[c]), 0.0
+        for axis in range(3):
+            middle = (groups.corner[group, axis] + box[axis] + 0.5) * cells.sides[axis]
+            far += (abs(at[axis] - middle) + cells.half[axis]) ** 2
         if most - 0.5 * far > lower:  # else it is not worth a logarithm
             lower = max(lower, np.log(groups.cell_mass[c]) - 0.5 * far)
     return lower

@@ -18,7 +18,7 @@ and task. In the first round, in single precision, boxes within `RADIUS` are ope
 and all others are counted in U as if at its edge. Pairs of an expert row and a task that fail are summed again, over
 the rows themselves and in double precision. All groups of boxes are looked at then, and the boxes of some: with L below
 the sum (the first round's, or that of a box whose rows were all in its furthest corner), opening all boxes with
-k > share L / (weight of the task) makes U/2 at most half the share of L.
+k > share L / (2 weight of the task) leaves out at most half the share of L.
 """
 
 import numpy as np
@@ -53,10 +53,9 @@ def _log_sums(given: Float[np.ndarray, "n d"], boxes: Boxes, share: float) -> Fl
     value, error = first_round(expert, boxes.cells, boxes.points, boxes.in_all, boxes.most_fours, RADIUS, REACH)
     good = (error <= share * value) & (value > SMALLEST_SAFE_SUM) & np.isfinite(value)
     with np.errstate(divide="ignore", invalid="ignore"):
-        table, below = np.log(value), np.log(np.maximum(value - error, 0.0))
-    row, task = np.nonzero(~good)
+        table, below = np.log(value), np.where(error < 0.5 * value, np.log(value - error), -np.inf)
+    task, row = np.nonzero(~good.T)  # in the order of the tasks, whose boxes then stay in the cache
     if len(row):
         of_rows = boxes.cells, boxes.groups, boxes.in_all, boxes.rows, boxes.weights, 1 / boxes.h
-        lower = np.where(np.isfinite(below), below, -np.inf)[row, task]
-        table[row, task] = second_round(expert, given, row, task, lower, share, *of_rows)
+        table[row, task] = second_round(expert, given, row, task, below[row, task], share, *of_rows)
     return table

@@ -107,7 +107,7 @@ def _squares(x, y, n, out):
 
 
 @compiled(fastmath=LOOSE)
-def _total(squares, weights, factor, near):
+def total_of(squares, weights, factor, near):
     """Sum of weight 2^(factor (square - near))."""
     total = 0.0
     for j in range(len(weights)):
@@ -128,7 +128,7 @@ def _total_single(squares, weights, factor, near):
 def _block_total(squares, weights, factor, near, single):
     if single:
         return _total_single(squares, weights, factor, near)
-    return _total(squares, weights, factor, near)
+    return total_of(squares, weights, factor, near)
 
 
 @compiled()
