@@ -23,7 +23,7 @@ from kdbirl.demos.streamed_bank import StreamedBank
 from kdbirl.likelihood.cluster_rows import ClusterRows
 from kdbirl.likelihood.streamed_rows import StreamedRows
 
-ROWS, TASKS, FEATURES, EXPERT = 12 * 2**20, 100, 3, 500
+ROWS, TASKS, FEATURES, EXPERT = 36 * 2**20, 100, 3, 500
 SIZES, WORKERS = (10**8, 10**9, 10**10), (1, 10, 100)
 NOTHINGS = 2000  # tasks that do nothing, for the cost of a task itself
 NETWORK = 1.25e9  # bytes per second between machines: ten gigabits

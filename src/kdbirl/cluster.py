@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from kdbirl.errors import InputError, KDBIRLError, MissingDependency
 from kdbirl.progress import Progress, Silent
@@ -19,7 +20,7 @@ from kdbirl.threads import one_core
 T = TypeVar("T")
 
 CONNECT_SECONDS = 20
-IN_FLIGHT = 4  # tasks that wait for each thread of the cluster: enough to keep it busy, few enough for its memory
+IN_FLIGHT = 3  # tasks that wait for each thread of the cluster: enough to keep it busy, few enough for its memory
 ONE_THREAD = {  # of a worker with one thread: each of these libraries would start a thread for every core of its own
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
     "OMP_NUM_THREADS": "1",
@@ -163,7 +164,8 @@ class Cluster:
         return [self._submit(_itself, value) for value in shared]
 
     def _submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return self.client.submit(_on_one_core, function, *arguments, pure=False)
+        key = f"{function.__name__.strip('_')}-{uuid4().hex}"  # Dask expects tasks of one name to take equally long
+        return self.client.submit(_on_one_core, function, *arguments, key=key, pure=False)
 
     def _in_flight(self) -> int:
         return IN_FLIGHT * max(sum(self.client.nthreads().values()), 1)

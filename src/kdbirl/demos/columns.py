@@ -151,6 +151,10 @@ def codes_of(table: Table, name: str, levels: Sequence[str]) -> Int[np.ndarray, 
             every = pl.Series(name, np.arange(low, high + 1))
             lookup = coded(every.cast(pl.String), levels)
             return lookup[series.to_numpy().astype(np.int64, copy=False) - low]
+    if series.dtype == pl.String and not table.untyped:
+        known = coded(series, levels)
+        if known.min(initial=0) >= 0:
+            return known
     values = series.unique()
     codes = coded(labels(_of_values(table, name, values), name), levels)
     return series.replace_strict(values, pl.Series(codes), return_dtype=pl.Int64).to_numpy()
