@@ -28,14 +28,14 @@ from kdbirl.threads import on_all_cores
 
 CDIST_BLOCK, RBF_BLOCK = 1000, 5000  # training rows at once; each the best of 250, 1000 and 5000 here
 SLOW_SHARE = 10
-LARGEST_ERROR = 1e-9  # in log; expanding squares loses a few digits
+LARGEST_ERROR = 1e-9  # in log; contenders that expand squares lose a few digits
 LIMIT = "machine's limit"
 OURS = "kdbirl"
 Table = Callable[[Problem], np.ndarray]
 
 
 def by_kdbirl(problem: Problem) -> np.ndarray:
-    """kdbirl's own, from arrays to the table: tiling, transfer and logarithms included."""
+    """kdbirl's own, from arrays to the table: copies and logarithms included."""
     from kdbirl.likelihood.kernel_sums import task_log_sums
     from kdbirl.likelihood.kernels import as_kernel, on_columns
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from kdbirl.likelihood.cluster_rows import ClusterRows
 from kdbirl.likelihood.kernel_sums import task_log_sums
 from kdbirl.likelihood.kernels import as_kernel, on_columns
 from kdbirl.likelihood.streamed_rows import StreamedRows
+from kdbirl.threads import cores
 
 from .methods.banks import continuous
 from .methods.streamed import CONTINUOUS, expert, table, written
@@ -102,6 +104,19 @@ def test_workers_are_other_processes_with_one_thread_each(client):
     assert set(client.nthreads().values()) == {1}
     limits = client.run(lambda: {name: os.environ.get(name) for name in ("XLA_FLAGS", "OMP_NUM_THREADS")})
     assert all("multi_thread_eigen=false" in own["XLA_FLAGS"] for own in limits.values())
+
+
+def slow_pid_and_cores(_: int, shared: str) -> tuple[int, int]:
+    time.sleep(0.1)
+    return os.getpid(), cores()
+
+
+def test_all_workers_get_work_that_shares_a_value_and_each_task_has_one_core(client):
+    found = Cluster(client).mapped(slow_pid_and_cores, range(16), ("a value that one worker holds",))
+    times = Counter(pid for pid, _ in found)
+    assert len(times) == 2
+    assert min(times.values()) >= 4
+    assert {own for _, own in found} == {1}
 
 
 def test_the_order_of_results_and_merges_is_fixed(client):

@@ -164,7 +164,8 @@ class Cluster:
         return [self._submit(_itself, value) for value in shared]
 
     def _submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        key = f"{function.__name__.strip('_')}-{uuid4().hex}"  # Dask expects tasks of one name to take equally long
+        # Dask expects tasks of one name to take equally long
+        key = f"{getattr(function, '__name__', 'work').strip('_')}-{uuid4().hex}"
         return self.client.submit(_on_one_core, function, *arguments, key=key, pure=False)
 
     def _in_flight(self) -> int:

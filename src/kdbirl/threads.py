@@ -31,8 +31,9 @@ def one_core() -> Iterator[None]:
 
 
 def on_all_cores(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """work(item) of each, in order, on a thread a core."""
-    if cores() == 1:
+    """work(item) of each, in order, on a thread a core; what is called there starts no more threads."""
+    items = list(items)
+    if cores() == 1 or len(items) == 1:
         return [work(item) for item in items]
-    with ThreadPoolExecutor(cores()) as pool:
+    with ThreadPoolExecutor(cores(), initializer=_alone.set, initargs=(True,)) as pool:
         return list(pool.map(work, items))

@@ -11,7 +11,7 @@ from scipy.special import eval_hermitenorm, roots_hermitenorm
 
 import kdbirl as kb
 from kdbirl.errors import InputError
-from kdbirl.likelihood import box_loops
+from kdbirl.likelihood import box_loops, kernel_sums
 from kdbirl.likelihood import boxed_sums as boxed_sums_module
 from kdbirl.likelihood import boxes as boxes_module
 from kdbirl.likelihood.box_loops import ORDER
@@ -394,6 +394,22 @@ def test_full_boxes_without_length_along_a_column_are_condensed_too(d, column, v
     np.testing.assert_allclose(found, double_loop(expert, rows, weights, tasks, 3, 2.5), atol=2e-4)
 
 
+@pytest.mark.parametrize("share", [0.1, 1e-9])  # of the latter more rows are met than there is room for at once
+def test_the_second_round_alone(share):
+    """Never above the sum, and below it by half of the share at most."""
+    expert, rows, weights, tasks = problem(3, m=9000)
+    boxes = Boxes.of(rows, weights, tasks, 3, 0.5)
+    assert np.bincount(tasks).min() > box_loops.ROWS_MET
+    row, task = (part.ravel() for part in np.indices((len(expert), 3)))
+    of_rows = boxes.cells, boxes.groups, boxes.in_all, boxes.rows, boxes.weights, 1 / boxes.h
+    unknown = np.full(len(row), -np.inf)
+    found = box_loops.second_round(boxes.scaled(expert), expert, row, task, unknown, share, *of_rows)
+    error = task_log_sums(expert, rows, weights, tasks, 3, gaussian(3), np.array([0.5]))[row, task] - found
+    assert (error > -1e-12).all()
+    assert (error < -np.log1p(-share / 2) + 1e-12).all()
+    assert (error.max() > 1e-6) == (share == 0.1)  # boxes were left out
+
+
 def test_rows_far_from_zero_are_summed_as_well():
     """1e14 bandwidths away from it: rows are subtracted before they are divided."""
     expert, rows, weights, tasks = problem(2, m=500)
@@ -548,7 +564,15 @@ def test_nodes_have_the_moments_of_the_rows(d):
             assert found[at] @ np.prod(nodes ** np.array(powers), axis=1) == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.fixture(params=["processor", "gpu"])
+def device(request, monkeypatch):
+    """The loops of the Gaussian, or what a GPU does in their place, which XLA compiles for this processor, too."""
+    if request.param == "gpu":
+        monkeypatch.setattr(kernel_sums, "_looped", lambda *_: False)
+
+
 @pytest.mark.parametrize("h", [0.2, 0.5, 5.0])
+@pytest.mark.usefixtures("device")
 def test_single_precision_keeps_its_bound(h):
     expert, rows, weights, tasks = problem(3)
     exact, single = (
@@ -560,6 +584,7 @@ def test_single_precision_keeps_its_bound(h):
 
 
 @pytest.mark.parametrize("logs", [(-80.0, -90.0), (-86.0, -89.0), (-95.0, -96.0)])
+@pytest.mark.usefixtures("device")
 def test_single_precision_keeps_its_bound_where_terms_vanish(logs):
     """exp is zero below e^-87 in single precision: of one near row and a hundred thousand, or all, nothing is lost."""
     rows = np.sqrt(-2 * np.array(logs))[:, None]

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from kdbirl.errors import InputError
 from kdbirl.likelihood import ckde as ckde_module
 from kdbirl.likelihood import kernel_sums
 from kdbirl.likelihood.ckde import CKDE, TaskMixture
@@ -156,6 +157,14 @@ def test_rows_beyond_the_range_of_the_loops(taken: list[str]) -> None:
     found = task_log_sums(rows[:2], rows, np.ones(3), np.arange(3) // 2, 2, gaussian_of(1), np.array([1e-200]))
     assert "_loop_sums" not in taken
     np.testing.assert_array_equal(found, [[0.0, -np.inf], [0.0, 0.0]])
+
+
+@pytest.mark.parametrize("whose", ["expert", "rows"])
+def test_a_value_that_is_no_number_is_refused(whose: str) -> None:
+    given = {"expert": rows_around(0.5, 1)[:3], "rows": rows_around(0, 1)}
+    given[whose][1, 0] = np.nan
+    with pytest.raises(InputError, match="gives NaN"):
+        task_log_sums(given["expert"], given["rows"], np.ones(12), TASKS, 3, gaussian_of(2), np.array([0.5]))
 
 
 def gaussian_of(columns: int) -> PairKernel:

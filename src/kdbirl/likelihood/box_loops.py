@@ -11,12 +11,11 @@ import numpy as np
 from numpy.polynomial import hermite_e
 
 from kdbirl.compiled import compiled
-from kdbirl.likelihood.gaussian_loops import exp2, total_of
+from kdbirl.likelihood.gaussian_loops import LOOSE, exp2, total_of
 
 ORDER = 8  # nodes along a side (nodes.py)
 EPS = 2.0**-20  # of single precision: see boxed_sums.py
 LARGEST_EXPONENT = 60.0  # in single precision
-LOOSE = {"reassoc", "contract", "arcp", "nsz"}  # sums in any order: what vector instructions need; no more than that
 PER_SQUARE = -0.5 / np.log(2.0)  # exp(-square / 2) as a power of two
 ROWS_MET = 2048  # at once in the second round
 _HERMITE = [0.0] * ORDER + [1.0]

@@ -19,8 +19,8 @@ Distance = Callable[[Float[Array, " d"], Float[Array, " d"]], Float[Array, ""]]
 
 def _square_root(x: Float[Array, ""]) -> Float[Array, ""]:
     """sqrt(x) with gradient 0 instead of infinity at 0."""
-    positive = x > 0
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, x, 1.0)), 0.0)
+    zero = x == 0
+    return jnp.where(zero, 0.0, jnp.sqrt(jnp.where(zero, 1.0, x)))
 
 
 def _total(terms: Float[Array, " d"]) -> Float[Array, ""]:

@@ -2,7 +2,7 @@
 
 A kernel is 2^t. With n the integer nearest to t, 2^t = 2^n 2^(t - n): the difference is exact, 2^n is put
 into the bits of the exponent, and 2^r on [-1/2, 1/2] is the polynomial through its values at Chebyshev's nodes (12 of
-them: within 4e-18; 7 in single precision: within 2e-9). All of it is vector instructions, which no library's exp is
+them: within 2e-17; 7 in single precision: within 2e-8). All of it is vector instructions, which no library's exp is
 here. Every function works on one thread and lets others run.
 """
 

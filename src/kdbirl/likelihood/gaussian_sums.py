@@ -11,17 +11,17 @@ import math
 import numpy as np
 from jaxtyping import Float, Int
 
-from kdbirl.threads import on_all_cores
+from kdbirl.threads import cores, on_all_cores
 
 LARGEST = 1e150  # of a coordinate in bandwidths: squares of differences stay in range
 PAIRS_OF_A_THREAD = 2**19  # fewer, and starting a thread would take longer than it saves
-EXPERT_ROWS = 128  # that a thread takes at once
+EXPERT_ROWS = 128  # that a thread takes at once, at most
 
 
 def in_range(values: Float[np.ndarray, "rows d"], h: float) -> bool:
     """Whether squares of these rows, in bandwidths, are finite numbers; False if a value is not a number."""
-    scale = _scale(h)
-    return scale < math.inf and bool(np.abs(values).max(initial=0.0) * scale < LARGEST)
+    scale, ends = _scale(h), (float(values.min(initial=0.0)), float(values.max(initial=0.0)))
+    return scale < math.inf and all(abs(end) * scale < LARGEST for end in ends)
 
 
 def gaussian_log_sums(
@@ -32,10 +32,14 @@ def gaussian_log_sums(
     h: float,
     single: bool = False,
 ) -> Float[np.ndarray, "n segments"]:
-    """log sums over the rows of each segment: from first[s] to before first[s + 1], and none is empty."""
+    """log sums over the rows of each segment: from first[s] to before first[s + 1], and none is empty.
+
+    `single` is for weights that are no further apart than a factor of 10^15.
+    """
     from kdbirl.likelihood.gaussian_loops import scaled_sums
 
-    given = [np.ascontiguousarray(array, dtype=np.float64) for array in (expert, rows, weights)]
+    # in one layout and writable, since each other one would be compiled anew
+    given = [np.require(array, np.float64, ("C", "W")) for array in (expert, rows, weights)]
     scale = _scale(h)
     factor = -0.5 / math.log(2) / (h * scale) ** 2
     totals, near = np.empty((2, len(expert), len(first) - 1))
@@ -46,7 +50,8 @@ def gaussian_log_sums(
     if len(expert) * len(rows) < PAIRS_OF_A_THREAD:
         of_part(slice(None))
     else:
-        on_all_cores(of_part, [slice(i, i + EXPERT_ROWS) for i in range(0, len(expert), EXPERT_ROWS)])
+        size = min(EXPERT_ROWS, -(-len(expert) // cores()))
+        on_all_cores(of_part, [slice(i, i + size) for i in range(0, len(expert), size)])
     return np.log(totals) + (factor * math.log(2)) * near
 
 

@@ -28,7 +28,7 @@ TILE = 256  # rows of one task summed at once
 ROWS_PER_CALL = 2**17  # training rows per compiled call: progress can be shown, and buffers can be reused
 EXPERT_BLOCK = 512  # expert rows per compiled call
 SMALLEST_SAFE_SUM = 1e-290  # below this, terms may have underflowed: XLA's exp is zero from 2e-308 (e^-708) down
-SINGLE_ERROR = 1e-5  # of log S with terms in single precision: exponents down to -87 within 2^-24, and exp within 2^-22
+SINGLE_ERROR = 1e-5  # of log S with terms in single precision: exponents up to 87 within 2^-24, and exp within 2^-22
 LARGEST_SAFE_SUM = 1e290  # above this, terms of a user's kernel may have overflowed
 WIDE = {"xla_cpu_prefer_vector_width": 512}  # XLA's default is 256: 1.7 times slower where the processor has AVX-512
 
@@ -58,7 +58,7 @@ def tiled(
     rows: Float[np.ndarray, "m d"], weights: Float[np.ndarray, " m"], tasks: Int[np.ndarray, " m"], width: int, n: int
 ) -> Tiles:
     """Lay rows, sorted by task, out in tiles; n expert rows will meet them."""
-    first_row = np.concatenate([[0], np.flatnonzero(np.diff(tasks)) + 1])
+    first_row = _starts(tasks)
     counts = np.diff(np.concatenate([first_row, [len(tasks)]]))
     tiles_of = -(-counts // width)
     count = int(tiles_of.sum())

@@ -30,7 +30,7 @@ from kdbirl.progress import Progress
 PRIOR_POINTS = 4096  # where every task's density is looked at first
 ROUND = 2048  # points of each round that fits the proposal
 ROUNDS = 2
-POINTS_AT_ONCE = 256  # densities computed together: the table exp(b) of so many stays in the cache
+POINTS_AT_ONCE = 1024  # densities computed together: the table exp(b) of so many stays in the second cache
 LEAST_ACCEPTED, LEAST_SHARE = 0.25, 0.2
 LONGEST_STAY = 0.1  # proposals that a chain may refuse in a row, as a share of its draws
 SMALLEST_LEVEL = 1e-300
