@@ -6,6 +6,7 @@ With unit vectors u_i = w_i / |w_i| of the draws, the mean resultant direction i
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -69,11 +70,18 @@ def scale_and_direction(
     direction, concentration, angle = _resultant(draws)
     fallen = before = None
     if prior_draws is not None and len(prior_draws):
-        lengths = np.linalg.norm(prior_draws, axis=1)
-        fallen = 1 - float(np.log(sizes[sizes > 0]).var() / np.log(lengths[lengths > 0]).var())
-        before = _resultant(prior_draws)[2]
+        spread, before = _of_prior(np.ascontiguousarray(prior_draws).tobytes(), prior_draws.shape[1])
+        fallen = 1 - float(np.log(sizes[sizes > 0]).var() / spread)
     quantiles = np.quantile(sizes, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2])
     return ScaleAndDirection(tuple(names), quantiles, direction, concentration, angle, fallen, before)
+
+
+@lru_cache(maxsize=4)  # the posteriors of many tasks have one prior
+def _of_prior(draws: bytes, q: int) -> tuple[float, float]:
+    """The variance of the log lengths of draws, given as their bytes, and the angle that holds 90 % of them."""
+    prior_draws = np.frombuffer(draws).reshape(-1, q)
+    lengths = np.linalg.norm(prior_draws, axis=1)
+    return float(np.log(lengths[lengths > 0]).var()), _resultant(prior_draws)[2]
 
 
 def _resultant(draws: Float[np.ndarray, "n q"]) -> tuple[Float[np.ndarray, " q"], float, float]:

@@ -1,7 +1,6 @@
 """A posterior with what is known about how far it can be trusted: findings as data, and the report card."""
 
 import warnings
-from dataclasses import replace
 
 import numpy as np
 
@@ -73,7 +72,7 @@ def with_findings(
         "loto": None if choice.loto is None else choice.loto.to_dict(),
     }
     record = {name: value for name, value in found.items() if value is not None}
-    return replace(posterior, cards=cards, settings={**posterior.settings, "diagnosis": record})
+    return posterior.with_findings(cards, record)
 
 
 def _compact(identifiability: Identifiability) -> dict[str, object]:

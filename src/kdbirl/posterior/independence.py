@@ -116,7 +116,7 @@ class _Run:
         self._by_scores = prior.quantiles(np.full((1, one.size), 0.5)) is not None  # the density then has its constant
         self._share = PRIOR_SHARE if self._by_scores else 0.0
         rewards, points = self._prior_points()
-        logs = np.asarray(_log_likelihoods(*stack, jnp.asarray(rewards)))
+        logs = np.asarray(_log_likelihoods(*stack, rewards))
         self._each = [
             fitted_proposal(points, weights, self._share, rng)
             for weights, rng in zip(_or_equal(logs), generators, strict=True)
@@ -158,14 +158,13 @@ class _Run:
         return points
 
     def _evaluated(self, points: Float[np.ndarray, "t p q"]) -> "_Round":
-        proposals: Proposal = jax.tree.map(lambda *parts: jnp.asarray(np.stack(parts)), *self._each)
+        proposals: Proposal = jax.tree.map(lambda *parts: np.stack(parts), *self._each)
         if self._by_scores:
             rewards = self._rewards_at(points)
             log_base = -0.5 * np.sum(points**2, axis=2) - 0.5 * points.shape[2] * np.log(2 * np.pi)
         else:
             rewards, log_base = (np.asarray(part) for part in _constrained(self._one, jnp.asarray(points)))
-        arrays = (jnp.asarray(part) for part in (points, rewards, log_base))
-        logs, lp = _log_weights(*self._stack, proposals, *arrays)
+        logs, lp = _log_weights(*self._stack, proposals, points, rewards, log_base)
         return _Round(points, rewards, np.asarray(logs), np.asarray(lp))
 
     def _proposed(self, chains: int, length: int) -> "_Round":

@@ -88,7 +88,7 @@ def drawn(proposal: Proposal, count: int, rng: np.random.Generator) -> Float[np.
     steps = rng.standard_normal((count, q)) / np.sqrt(rng.chisquare(nu, (count, 1)) / nu)
     wide = rng.random((count, 1)) < WIDE_SHARE
     whitened = np.where(wide, proposal.middle + proposal.width * steps, chosen + steps)
-    return np.linalg.solve(proposal.whitening, whitened.T).T
+    return np.asarray(whitened @ np.linalg.inv(proposal.whitening).T)
 
 
 def log_density(proposal: Proposal, z: Float[Array, " q"], log_prior: Float[Array, ""]) -> Float[Array, ""]:

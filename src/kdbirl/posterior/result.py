@@ -1,5 +1,7 @@
 """`Posterior`: draws of the reward, and everything needed to judge, plot, save and use them."""
 
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -106,6 +108,12 @@ class Posterior:
         self._set_tasks(q)
         self._set(h=bandwidth_of(self.h), h_reward=None if self.h_reward is None else float(self.h_reward))
         self._set(settings=json_copy(self.settings), cards=cards_of(self.cards))
+
+    def with_findings(self, cards: Mapping[str, Sequence[str]], diagnosis: Mapping[str, Any]) -> "Posterior":
+        """The same draws with cards, and what these rest on as `settings["diagnosis"]`; draws are not checked again."""
+        same = copy(self)
+        same._set(cards=cards_of(cards), settings={**self.settings, "diagnosis": json_copy(diagnosis)})
+        return same
 
     def _set(self, **values: object) -> None:
         for name, value in values.items():
