@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 import kdbirl as kb
+from kdbirl import cli
 from kdbirl.cluster import Cluster, connected, local_client
 from kdbirl.demos.bank_summary import BankSummary
 from kdbirl.demos.dask_rows import DaskRows
@@ -136,6 +138,32 @@ def test_a_posterior_from_parquet_is_the_same(client, parquet, on_disk):
     one, other = here.posterior(rows, seed=1), there.posterior(rows, seed=1)
     np.testing.assert_allclose(other.draws, one.draws, atol=1e-9)
     assert other.cards["support"] == one.cards["support"]
+
+
+def test_the_command_line_on_a_bank_that_stays_on_disk(client, parquet, on_disk, tmp_path, monkeypatch):
+    """With a relative path, although the workers are elsewhere; and the page is written while there is a cluster."""
+    monkeypatch.chdir(parquet.parent)
+    frame = table(1200).filter(pl.col("task") == "t1").head(15)
+    frame.select("episode", "step", "x", "y", "action").write_csv(tmp_path / "expert.csv")
+    rewards = pl.DataFrame([{"task": name, "w_x": w[0], "w_y": w[1]} for name, w in CONTINUOUS["rewards"].items()])
+    rewards.write_csv(tmp_path / "rewards.csv")
+    files = ["--training", parquet.name, "--rewards", f"{tmp_path}/rewards.csv", "--expert", f"{tmp_path}/expert.csv"]
+    columns = ["--state", "x,y", "--action", "action", "--prior", "uniform:0,1", "--bandwidth", "median", "--quiet"]
+    address = client.scheduler.address
+    for name, more in (("here", []), ("there", ["--scheduler", address])):
+        assert cli.run(["fit", *files, *columns, "--stream", *more, "--out", str(tmp_path / name)]) == 0
+    one, other = (kb.load_posterior(tmp_path / name / "posterior.nc") for name in ("here", "there"))
+    np.testing.assert_allclose(other.draws, one.draws, atol=1e-9)
+    assert (tmp_path / "there" / "report.html").is_file()
+
+
+@pytest.mark.parametrize("address", ["foo", "tcp://10.0.0.1", "10.0.0.1:port", ""])
+def test_what_is_no_address_is_said_at_once(address):
+    with (
+        pytest.raises(InputError, match=r"no scheduler's address; expected one such as tcp://10\.0\.0\.1:8786"),
+        connected(address),
+    ):
+        pass
 
 
 def test_a_killed_worker_changes_nothing(client, parquet):

@@ -6,6 +6,7 @@ quicker, so that every cluster gives the same bits. Whatever workers need is par
 that some worker holds: when a worker dies, Dask computes again what was lost. This file alone imports Dask.
 """
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,7 +20,8 @@ from kdbirl.threads import one_core
 
 T = TypeVar("T")
 
-CONNECT_SECONDS = 20
+CONNECT_SECONDS = 10
+ADDRESS = re.compile(r"([a-z]+://)?(\[[0-9a-fA-F:.]+\]|[^\s:/]+):\d+")
 IN_FLIGHT = 3  # tasks that wait for each thread of the cluster: enough to keep it busy, few enough for its memory
 ONE_THREAD = {  # of a worker with one thread: each of these libraries would start a thread for every core of its own
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
@@ -43,6 +45,8 @@ def _distributed() -> Any:
 def connected(address: str) -> Iterator["Cluster"]:
     """The cluster whose scheduler is at an address such as `tcp://10.0.0.1:8786`."""
     distributed = _distributed()
+    if not ADDRESS.fullmatch(address):
+        raise InputError(f"{address!r} is no scheduler's address; expected one such as tcp://10.0.0.1:8786.")
     try:
         client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as problem:

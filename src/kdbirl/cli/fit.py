@@ -70,13 +70,14 @@ def fit(
     with resumable(out, request_of(given)):
         bank, shown = _bank(given, known, sums), _shown(given)
         clock.lap("read")
-        with closing(for_stream(sys.stderr, quiet or as_json)) as progress, maybe_connected(scheduler) as cluster:
-            model.fit(bank, seed=seed, progress=progress, client=cluster)
-            clock.lap("fit")
-            found: Any = (model.posteriors if many else model.posterior)(shown, seed=seed, progress=progress)
-        clock.lap("posterior")
-        inputs = list(dict.fromkeys([training, known, expert]))
-        (write_tasks_run if many else write_run)(out, found, model, inputs, given, clock.laps)
+        with maybe_connected(scheduler) as cluster:  # until the page is written, which may ask for sums, too
+            with closing(for_stream(sys.stderr, quiet or as_json)) as progress:
+                model.fit(bank, seed=seed, progress=progress, client=cluster)
+                clock.lap("fit")
+                found: Any = (model.posteriors if many else model.posterior)(shown, seed=seed, progress=progress)
+            clock.lap("posterior")
+            inputs = list(dict.fromkeys([training, known, expert]))
+            (write_tasks_run if many else write_run)(out, found, model, inputs, given, clock.laps)
     shutil.rmtree(sums, ignore_errors=True)
     if not quiet:
         _say_found(found, out, many, as_json)

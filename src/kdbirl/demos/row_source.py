@@ -76,6 +76,10 @@ class ParquetFile:
     notes: Mapping[str, Any] = field(compare=False)
     footer: str  # SHA-256 of the footer: sizes, places and statistics of every column of every row group
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process gets, whose working directory may be another one."""
+        return {**self.__dict__, "path": self.path.absolute()}
+
 
 @dataclass(frozen=True)
 class Span:

@@ -183,7 +183,7 @@ class CKDE:
 
     def realised_error(self, expert: Float[np.ndarray, "n d"], h: Float[np.ndarray, " parts"]) -> float | None:
         """The largest error of log sums at a few expert rows; None where sums are exact."""
-        if self.sums.exact or self.all_rows is not None:
+        if self.sums.exact or self.all_rows is not None or not self.kernel.squared_exponential:
             return None
         rows = distinct_rows(expert)[0]
         rows = rows[:: max(len(rows) // ROWS_PROBED, 1)][:ROWS_PROBED]

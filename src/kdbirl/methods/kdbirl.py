@@ -382,7 +382,7 @@ class KDBIRL:
         """How large the error of sums that are not exact may be, and was."""
         found = fitted.ckde.realised_error(expert.rows, choice.bandwidths.h)
         if found is None:
-            return () if self.sums.exact else ("kernel sums: exact, as they are for banks that are streamed",)
+            return () if self.sums.exact else ("kernel sums: exact, as they are for this kernel or a streamed bank",)
         return (
             f"kernel sums: log sums within {self.sums.bound:g}; at a few expert rows the largest error is {found:.2g}",
         )
