@@ -209,6 +209,21 @@ def test_a_bank_in_memory_and_loto_over_tasks(client, monkeypatch):
     np.testing.assert_allclose(there.log_likelihood(few, at), here.log_likelihood(few, at), rtol=1e-12)
 
 
+def test_a_table_that_is_asked_for_again_is_not_made_again(client, monkeypatch):
+    """As the page of a run does it; another question is another table."""
+    rng = np.random.default_rng(0)
+    held = cluster_rows.RowsInMemory(rng.normal(size=(60, 2)), np.ones(60), np.arange(60) // 20, 3)
+    rows = ClusterRows(held, held.n_pieces, Cluster.of(client))
+    kernel, expert_rows = on_columns(as_kernel("gaussian"), ["x", "y"], {}), rng.normal(size=(5, 2))
+    first = rows.task_log_sums(expert_rows, kernel, np.array([0.7]), (0, 1))
+    made, merged = [], Cluster.merged
+    monkeypatch.setattr(Cluster, "merged", lambda *given: made.append(1) or merged(*given))
+    np.testing.assert_array_equal(rows.task_log_sums(expert_rows, kernel, np.array([0.7]), (0, 1)), first)
+    assert not made
+    assert (rows.task_log_sums(expert_rows, kernel, np.array([0.6]), (0, 1)) != first).all()
+    assert made
+
+
 def test_the_pieces_of_rows_in_memory_add_up_to_all_rows(monkeypatch):
     """As the workers sum them, of some columns: with 40 rows in a piece, and fewer in the last."""
     monkeypatch.setattr(cluster_rows, "PIECE_BYTES", 40 * 8 * (3 + 2))

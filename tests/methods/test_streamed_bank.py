@@ -9,6 +9,7 @@ import kdbirl as kb
 from kdbirl.demos import piece_summary, row_sampling, row_source
 from kdbirl.demos.streamed_bank import RowBlock
 from kdbirl.likelihood import streamed_rows
+from kdbirl.likelihood.all_rows import TABLES_KEPT
 
 from .streamed import CONTINUOUS, DISCRETE, expert, table, written
 
@@ -130,7 +131,7 @@ def test_only_the_last_tables_are_kept(large, directory, frame, monkeypatch):
     calls, real = [], streamed_rows.task_log_sums
     monkeypatch.setattr(streamed_rows, "task_log_sums", lambda *given: calls.append(1) or real(*given))
     model = fitted(kb.stream_task_bank(directory, **CONTINUOUS, block_rows=3000))
-    several = [expert(frame[500 * i :], rows=8) for i in range(streamed_rows.TABLES_KEPT + 1)]
+    several = [expert(frame[500 * i :], rows=8) for i in range(TABLES_KEPT + 1)]
 
     def asked(shown):
         calls.clear()
@@ -145,7 +146,7 @@ def test_only_the_last_tables_are_kept(large, directory, frame, monkeypatch):
     value, count = asked(several[0])
     np.testing.assert_array_equal(value, found[0][0])
     assert count > 0
-    assert len(model.fitted.ckde.all_rows._kept) == streamed_rows.TABLES_KEPT
+    assert len(model.fitted.ckde.all_rows._kept._tables) == TABLES_KEPT
 
 
 @pytest.mark.parametrize("digits", [1, 9])

@@ -215,7 +215,9 @@ def _opened(path: Path, hive: Mapping[str, str]) -> ParquetFile:
     import pyarrow.parquet as pq
 
     if not path.name.lower().endswith(PARQUET_SUFFIXES):
-        raise InputError(f"{path}: only Parquet files can be streamed; read a CSV whole, or write it as Parquet first.")
+        raise InputError(
+            f"{path}: only Parquet files can be streamed; read a CSV whole (--no-stream), or write it as Parquet first."
+        )
     try:
         with pq.ParquetFile(path) as parquet:
             metadata = parquet.metadata

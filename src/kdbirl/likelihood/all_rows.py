@@ -1,7 +1,8 @@
 """All rows of a bank that is too large for memory: the one question that is asked of them is the table S."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn, Protocol, runtime_checkable
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -9,6 +10,8 @@ from jaxtyping import Float, Int
 from kdbirl.errors import FileProblem
 from kdbirl.likelihood.kernels import PairKernel
 from kdbirl.progress import Progress
+
+TABLES_KEPT = 4
 
 
 @runtime_checkable
@@ -33,6 +36,33 @@ class AllRows(Protocol):
         `expert` has these columns only, and `kernel` numbers them from 0.
         """
         ...
+
+
+class KeptTables:
+    """The tables over all rows that were asked for last: a page asks again for what the likelihood was made of."""
+
+    def __init__(self) -> None:
+        self._tables: dict[bytes, np.ndarray] = {}
+
+    def table(
+        self,
+        expert: Float[np.ndarray, "n d"],
+        kernel: PairKernel,
+        h: Float[np.ndarray, " parts"],
+        columns: tuple[int, ...],
+        make: Callable[[], np.ndarray],
+    ) -> Float[np.ndarray, "n K"]:
+        """A copy of the kept one, or of the one that is made now and kept."""
+        asked = repr((kernel, columns)).encode() + h.tobytes() + expert.tobytes()
+        if asked not in self._tables:
+            while len(self._tables) >= TABLES_KEPT:
+                self._tables.pop(next(iter(self._tables)))
+            self._tables[asked] = make()
+        return self._tables[asked].copy()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tables stay here: rows are sent to workers without them."""
+        return {"_tables": {}}
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
 """Kernel sums over the rows of a bank on a cluster: each worker sums whole pieces, tables are merged by a tree."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from kdbirl.cluster import Cluster
+from kdbirl.likelihood.all_rows import KeptTables
 from kdbirl.likelihood.kernel_sums import task_log_sums
 from kdbirl.likelihood.kernels import PairKernel
 from kdbirl.progress import Progress
@@ -40,6 +41,7 @@ class ClusterRows:
     rows: PiecesOfRows
     n_pieces: int
     cluster: Cluster
+    _kept: KeptTables = field(default_factory=KeptTables, repr=False, compare=False)
 
     @property
     def rows_per_task(self) -> Int[np.ndarray, " K"]:
@@ -56,6 +58,9 @@ class ClusterRows:
     ) -> Float[np.ndarray, "n K"]:
         """S over all rows."""
         question: Question = (expert, kernel, h, columns)
+        return self._kept.table(*question, lambda: self._summed(question, progress))
+
+    def _summed(self, question: Question, progress: Progress | None) -> np.ndarray:
         if isinstance(self.rows, RowsInMemory):
             parts = [self.rows.part(piece) for piece in range(self.n_pieces)]
             return self.cluster.merged(_sums_of_part, parts, np.logaddexp, (question,), progress, "kernel sums")

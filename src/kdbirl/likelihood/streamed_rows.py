@@ -7,6 +7,7 @@ pieces, so that a computation that was stopped and goes on gives the same bits.
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -15,6 +16,7 @@ from jaxtyping import Float, Int
 from kdbirl.demos.coded_rows import CodedRows
 from kdbirl.demos.streamed_bank import RowBlock
 from kdbirl.features import FeatureMap
+from kdbirl.likelihood.all_rows import KeptTables
 from kdbirl.likelihood.distinct import collapse_by_task
 from kdbirl.likelihood.kernel_sums import task_log_sums
 from kdbirl.likelihood.kernels import PairKernel
@@ -22,7 +24,6 @@ from kdbirl.likelihood.sums_checkpoint import Checkpoint
 from kdbirl.progress import Progress, Silent
 
 PROBED = 4096  # rows of a block that are looked at to see whether rows repeat
-TABLES_KEPT = 4
 
 Weighted = tuple[Float[np.ndarray, "m d"], Float[np.ndarray, " m"], Int[np.ndarray, " m"]]
 
@@ -33,7 +34,7 @@ class StreamedRows:
 
     coded: CodedRows
     features: FeatureMap
-    _kept: dict[bytes, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
+    _kept: KeptTables = field(default_factory=KeptTables, repr=False, compare=False)
 
     @property
     def rows_per_task(self) -> Int[np.ndarray, " K"]:
@@ -49,12 +50,8 @@ class StreamedRows:
         progress: Progress | None = None,
     ) -> Float[np.ndarray, "n K"]:
         """S over all rows, piece after piece; the next block is read while one is summed."""
-        asked = repr((kernel, columns)).encode() + h.tobytes() + expert.tobytes()
-        if asked not in self._kept:
-            while len(self._kept) >= TABLES_KEPT:
-                self._kept.pop(next(iter(self._kept)))
-            self._kept[asked] = self._summed(expert, kernel, h, columns, progress or Silent())
-        return self._kept[asked].copy()
+        make = partial(self._summed, expert, kernel, h, columns, progress or Silent())
+        return self._kept.table(expert, kernel, h, columns, make)
 
     def _summed(
         self, expert: np.ndarray, kernel: PairKernel, h: np.ndarray, columns: tuple[int, ...], progress: Progress
