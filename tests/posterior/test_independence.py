@@ -1,7 +1,5 @@
 """Independence Metropolis: the proposal's density is that of its draws, and the chain's bookkeeping is right."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
@@ -16,6 +14,7 @@ from kdbirl.posterior.independence import (
     effective_share,
     longest_stays,
 )
+from kdbirl.posterior.independence_loops import mean_kernels
 from kdbirl.posterior.proposals import CENTRES, WIDE, Proposal, drawn, fitted_proposal, freedom, log_density
 from kdbirl.posterior.sampler import Draws
 from kdbirl.precision import float64
@@ -35,18 +34,12 @@ def proposal_of(share: float = 0.0, q: int = 2, count: int = 4000) -> tuple[Prop
     return fitted_proposal(points, logs - 700.0, share, np.random.default_rng(1)), mean, covariance
 
 
-@float64
-def log_densities(proposal: Proposal, points: np.ndarray, log_prior: np.ndarray) -> np.ndarray:
-    of_all = jax.jit(jax.vmap(lambda z, base: log_density(proposal, z, base)))
-    return np.asarray(of_all(jnp.asarray(points), jnp.asarray(log_prior)))
-
-
 @pytest.mark.parametrize("q", [1, 2, 3])
 def test_the_density_is_that_of_the_draws(q: int) -> None:
     """E_g[p / g] = 1 for any density p that is nowhere much larger than g: within 4.5 standard errors."""
     proposal, mean, covariance = proposal_of(q=q)
     points = drawn(proposal, 20_000, np.random.default_rng(2))
-    logs = log_densities(proposal, points, np.full(len(points), -np.inf))
+    logs = log_density(proposal, points, np.full(len(points), -np.inf))
     for scale in (0.5, 1.0):
         ratios = np.exp(stats.multivariate_normal(mean, scale * covariance).logpdf(points) - logs)
         assert abs(ratios.mean() - 1) < 4.5 * ratios.std() / np.sqrt(len(ratios))
@@ -68,9 +61,42 @@ def test_the_priors_share_is_part_of_the_density() -> None:
     """g = (1 - d) kernels + d p."""
     points = np.array([[1.0, -2.0], [40.0, 7.0]])
     log_prior = np.array([-3.0, -9.0])
-    without = np.exp(log_densities(proposal_of()[0], points, np.full(2, -np.inf)))
-    found = log_densities(proposal_of(share=0.1)[0], points, log_prior)
+    without = np.exp(log_density(proposal_of()[0], points, np.full(2, -np.inf)))
+    found = log_density(proposal_of(share=0.1)[0], points, log_prior)
     np.testing.assert_allclose(found, np.log(0.9 * without + 0.1 * np.exp(log_prior)))
+
+
+@pytest.mark.parametrize(("q", "count"), [(1, 1), (2, 5), (3, 64), (5, 192), (9, 7)])
+@pytest.mark.parametrize("power", [1, 2, 3, 4, 7, 8])
+def test_mean_kernels_are_those_written_out(q: int, count: int, power: int) -> None:
+    rng = np.random.default_rng(q)
+    points, centres = rng.normal(size=(11, q)) * 3, rng.normal(size=(q, count))
+    points[0], found = 1e8, np.full(11, np.nan)
+    mean_kernels(points, centres, 6.0, power, found)
+    squares = ((points[:, :, None] - centres) ** 2).sum(axis=1)
+    np.testing.assert_allclose(found, ((1 + squares / 6.0) ** -power).mean(axis=1), rtol=1e-13)
+
+
+def places_directly(log_weights: np.ndarray, log_levels: np.ndarray) -> list[int]:
+    """The chain as the book has it: moves to the proposal with probability min(1, ratio of the weights)."""
+    places = [0]
+    for j in range(1, len(log_weights)):
+        own, new = log_weights[places[-1]], log_weights[j]
+        ratio = 0.0 if new == -np.inf else np.inf if own == -np.inf else np.exp(min(new - own, 700.0))
+        places.append(j if np.exp(log_levels[j - 1]) < ratio else places[-1])
+    return places
+
+
+def test_chains_stand_where_the_rule_puts_them() -> None:
+    """Weights of zero among them, at the start of a chain too, and a chain that has no others."""
+    rng = np.random.default_rng(5)
+    logs = np.where(rng.random((3, 4, 60)) < 0.3, -np.inf, rng.normal(size=(3, 4, 60)) * 3)
+    logs[0, 0], logs[1, 1, :9] = -np.inf, -np.inf
+    levels = np.log(rng.random((3, 4, 59)))
+    found = accepted_places(logs, levels)
+    for task, chain in np.ndindex(3, 4):
+        assert found[task, chain].tolist() == places_directly(logs[task, chain], levels[task, chain])
+    assert not found[0, 0].any()
 
 
 @pytest.mark.parametrize("q", range(1, 9))

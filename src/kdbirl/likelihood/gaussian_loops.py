@@ -91,7 +91,7 @@ def _four_more(x0, x1, x2, x3, y0, y1, y2, y3, out):
 
 
 @compiled()
-def _squares(x, y, n, out):
+def squares_to(x, y, n, out):
     """|x - y_j|^2 of the first n columns of y `(d, block)`: the columns that are over first, then four at a time."""
     over = len(x) % 4
     if over == 0:
@@ -150,7 +150,7 @@ def scaled_sums(expert, rows, weights, first, scale, factor, single, totals, nea
                     y[c, j] = rows[start + j, c] * scale
             own, weight = squares[:n], weights[start : start + n]
             for i in range(len(x)):
-                _squares(x[i], y, n, own)
+                squares_to(x[i], y, n, own)
                 if start == first[s]:
                     near[i, s] = own[0]
                 more = _block_total(own, weight, factor, near[i, s], single)

@@ -21,7 +21,7 @@ from scipy.special import ndtr, ndtri
 
 from kdbirl.posterior.prior_points import prior_points
 from kdbirl.posterior.priors import Prior
-from kdbirl.posterior.proposals import PRIOR_SHARE, Proposal, drawn, fitted_proposal, log_density
+from kdbirl.posterior.proposals import PRIOR_SHARE, drawn, fitted_proposal, log_density
 from kdbirl.posterior.sampler import Draws, Problem, require_counts
 from kdbirl.posterior.target import Target, density_problem, require_numbers
 from kdbirl.precision import float64
@@ -81,17 +81,36 @@ def accepted_enough(draws: Draws) -> bool:
     )
 
 
-class _Stack(NamedTuple):
-    """The arrays of several targets below each other. `form` puts those of one task together again."""
+class _Form(NamedTuple):
+    """How a target is put together: its tree, and which of its leaves all tasks share."""
 
-    arrays: tuple[Array, ...]
-    form: Any
+    tree: Any
+    shared: tuple[bool, ...]
+
+    def target(self, own: tuple[Array, ...], shared: tuple[Array, ...]) -> Target:
+        """Of one task."""
+        parts = iter(own), iter(shared)
+        built: Target = jax.tree.unflatten(self.tree, [next(parts[is_shared]) for is_shared in self.shared])
+        return built
+
+
+class _Stack(NamedTuple):
+    """Several targets: the arrays of which each has its own, below each other, and those that are the same for all."""
+
+    own: tuple[Array, ...]
+    shared: tuple[Array, ...]
+    form: _Form
 
     @classmethod
     def of(cls, targets: Sequence[Target]) -> "_Stack":
-        columns = zip(*(jax.tree.leaves(target) for target in targets), strict=True)
-        arrays = tuple(jnp.asarray(np.stack([np.asarray(value) for value in column])) for column in columns)
-        return cls(arrays, jax.tree.structure(targets[0]))
+        columns = list(zip(*(jax.tree.leaves(target) for target in targets), strict=True))
+        shared = tuple(len(targets) > 1 and all(value is column[0] for value in column) for column in columns)
+        own = (column for column, same in zip(columns, shared, strict=True) if not same)
+        return cls(
+            tuple(jnp.asarray(np.stack([np.asarray(value) for value in column])) for column in own),
+            tuple(column[0] for column, same in zip(columns, shared, strict=True) if same),
+            _Form(jax.tree.structure(targets[0]), shared),
+        )
 
 
 class _Round(NamedTuple):
@@ -116,7 +135,7 @@ class _Run:
         self._by_scores = prior.quantiles(np.full((1, one.size), 0.5)) is not None  # the density then has its constant
         self._share = PRIOR_SHARE if self._by_scores else 0.0
         rewards, points = self._prior_points()
-        logs = np.asarray(_log_likelihoods(*stack, rewards))
+        logs = np.asarray(_log_likelihoods(*stack, rewards)).T
         self._each = [
             fitted_proposal(points, weights, self._share, rng)
             for weights, rng in zip(_or_equal(logs), generators, strict=True)
@@ -158,14 +177,16 @@ class _Run:
         return points
 
     def _evaluated(self, points: Float[np.ndarray, "t p q"]) -> "_Round":
-        proposals: Proposal = jax.tree.map(lambda *parts: np.stack(parts), *self._each)
         if self._by_scores:
             rewards = self._rewards_at(points)
             log_base = -0.5 * np.sum(points**2, axis=2) - 0.5 * points.shape[2] * np.log(2 * np.pi)
         else:
             rewards, log_base = (np.asarray(part) for part in _constrained(self._one, jnp.asarray(points)))
-        logs, lp = _log_weights(*self._stack, proposals, points, rewards, log_base)
-        return _Round(points, rewards, np.asarray(logs), np.asarray(lp))
+        log_likelihood, log_prior = (np.asarray(part) for part in _log_densities(*self._stack, rewards))
+        lp = log_likelihood + log_prior
+        found = [log_density(*given) for given in zip(self._each, points, log_base, strict=True)]
+        logs = np.where(np.isfinite(lp), log_base + log_likelihood - np.stack(found), -np.inf)
+        return _Round(points, rewards, logs, lp)
 
     def _proposed(self, chains: int, length: int) -> "_Round":
         """Where each chain starts, and its proposals: arrays `(t, chain, 1 + length, ...)`.
@@ -229,14 +250,11 @@ def accepted_places(
     log_weights: Float[np.ndarray, "t c n"], log_levels: Float[np.ndarray, "t c m"]
 ) -> Int[np.ndarray, "t c n"]:
     """Which proposal each chain stands at: 0 is where it starts, and proposal j is compared with level j - 1."""
-    at = np.zeros(log_weights.shape, dtype=np.int64)
-    place, own = np.zeros(log_weights.shape[:2], dtype=np.int64), log_weights[..., 0].copy()
-    for j in range(1, log_weights.shape[2]):
-        with np.errstate(invalid="ignore"):  # -inf - -inf: no move
-            moves = log_levels[..., j - 1] < log_weights[..., j] - own
-        own = np.where(moves, log_weights[..., j], own)
-        place = np.where(moves, j, place)
-        at[..., j] = place
+    from kdbirl.posterior.independence_loops import accepted
+
+    at = np.empty(log_weights.shape, dtype=np.int64)
+    for weights, levels, places in zip(log_weights, log_levels, at, strict=True):
+        accepted(np.ascontiguousarray(weights), np.ascontiguousarray(levels), places)
     return at
 
 
@@ -265,39 +283,33 @@ def _constrained(target: Target, points: Float[Array, "t p q"]) -> tuple[Float[A
 
 
 @partial(jax.jit, static_argnames="form")
-def _log_likelihoods(arrays: tuple[Array, ...], form: Any, rewards: Float[Array, "p q"]) -> Float[Array, "t p"]:
-    """power * log p(expert | R) of every task at the same rewards."""
+def _log_likelihoods(
+    own: tuple[Array, ...], shared: tuple[Array, ...], form: _Form, rewards: Float[Array, "p q"]
+) -> Float[Array, "p t"]:
+    """power * log p(expert | R) of every task at the same rewards: what tasks share is computed once for each."""
 
-    def of_task(own: tuple[Array, ...]) -> Array:
-        target: Target = jax.tree.unflatten(form, own)
-        return jax.lax.map(lambda r: target.power * target.likelihood(r), rewards, batch_size=POINTS_AT_ONCE)
+    def at(reward: Array) -> Array:
+        def of_task(arrays: tuple[Array, ...]) -> Array:
+            target = form.target(arrays, shared)
+            return target.power * target.likelihood(reward)
 
-    return jax.lax.map(of_task, arrays)
+        return jax.vmap(of_task)(own)
+
+    return jax.lax.map(at, rewards, batch_size=max(POINTS_AT_ONCE // len(own[0]), 1))
 
 
 @partial(jax.jit, static_argnames="form")
-def _log_weights(
-    arrays: tuple[Array, ...],
-    form: Any,
-    proposals: Proposal,
-    points: Float[Array, "t p q"],
-    rewards: Float[Array, "t p q"],
-    log_base: Float[Array, "t p"],
+def _log_densities(
+    own: tuple[Array, ...], shared: tuple[Array, ...], form: _Form, rewards: Float[Array, "t p q"]
 ) -> tuple[Float[Array, "t p"], Float[Array, "t p"]]:
-    """log posterior - log g of every task's own points, and the log posterior density of the reward itself.
+    """power * log p(expert | R) and log p(R) of every task at its own rewards."""
 
-    `log_base` is the prior's log density of the points.
-    """
+    def of_task(task: tuple[tuple[Array, ...], Array]) -> tuple[Array, Array]:
+        target = form.target(task[0], shared)
 
-    def one(target: Target, proposal: Proposal, point: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-        x, reward, base = point
-        log_likelihood = target.power * target.likelihood(reward)
-        lp = target.log_prior(reward) + log_likelihood
-        return jnp.where(jnp.isfinite(lp), base + log_likelihood - log_density(proposal, x, base), -jnp.inf), lp
+        def one(reward: Array) -> tuple[Array, Array]:
+            return target.power * target.likelihood(reward), target.log_prior(reward)
 
-    def of_task(task: tuple[tuple[Array, ...], Proposal, Array, Array, Array]) -> tuple[Array, Array]:
-        own, proposal, *point = task
-        target: Target = jax.tree.unflatten(form, own)
-        return jax.lax.map(partial(one, target, proposal), tuple(point), batch_size=POINTS_AT_ONCE)
+        return jax.lax.map(one, task[1], batch_size=POINTS_AT_ONCE)
 
-    return jax.lax.map(of_task, (arrays, proposals, points, rewards, log_base))
+    return jax.lax.map(of_task, (own, rewards))

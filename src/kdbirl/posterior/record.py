@@ -82,8 +82,13 @@ def bandwidth_of(value: Any) -> float | tuple[float, ...] | None:
     return tuple(float(v) for v in value)
 
 
-def json_copy(settings: Mapping[str, Any]) -> dict[str, Any]:
+class Recorded(dict[str, Any]):
+    """A part of settings that `json_copy` has made: posteriors of many test tasks share it instead of copying it."""
+
+
+def json_copy(settings: Mapping[str, Any]) -> Recorded:
     """The settings as JSON would give them back, so that a saved posterior equals the one in memory."""
+    shared = {name: value for name, value in settings.items() if isinstance(value, Recorded)}
 
     def plain(value: Any) -> Any:
         if isinstance(value, np.generic | np.ndarray):
@@ -91,10 +96,10 @@ def json_copy(settings: Mapping[str, Any]) -> dict[str, Any]:
         raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
     try:
-        copied: dict[str, Any] = json.loads(json.dumps(dict(settings), default=plain))
+        copied = json.loads(json.dumps({**settings, **dict.fromkeys(shared)}, default=plain))
     except (TypeError, ValueError) as error:
         raise InputError(f"settings: {error}; use numbers, text, lists and dictionaries.") from error
-    return copied
+    return Recorded(copied | shared)
 
 
 def cards_of(cards: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, str]]:
