@@ -30,4 +30,4 @@ def test_far_names_are_listed_instead(asked, known):
 
 def test_nothing_to_suggest():
     assert did_you_mean("x", []) == ""
-    assert did_you_mean("zzz", map(str, range(20))).endswith("'11', ....")
+    assert did_you_mean("zzz", map(str, range(20))).endswith("'11' and 8 more.")

@@ -42,15 +42,18 @@ def _distributed() -> Any:
 
 
 @contextmanager
-def connected(address: str) -> Iterator["Cluster"]:
+def connected(address: str, progress: Progress | None = None) -> Iterator["Cluster"]:
     """The cluster whose scheduler is at an address such as `tcp://10.0.0.1:8786`."""
     distributed = _distributed()
     if not ADDRESS.fullmatch(address):
         raise InputError(f"{address!r} is no scheduler's address; expected one such as tcp://10.0.0.1:8786.")
+    shown = progress or Silent()
+    shown.update("connecting", 0, 1, f"to the scheduler at {address}")
     try:
         client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as problem:
         raise InputError(f"There is no Dask scheduler at {address} ({problem}); start one first.") from None
+    shown.update("connecting", 1, 1)
     try:
         yield Cluster.of(client)
     finally:
@@ -58,12 +61,12 @@ def connected(address: str) -> Iterator["Cluster"]:
 
 
 @contextmanager
-def maybe_connected(address: str | None) -> Iterator["Cluster | None"]:
+def maybe_connected(address: str | None, progress: Progress | None = None) -> Iterator["Cluster | None"]:
     """The cluster at an address; None without one."""
     if address is None:
         yield None
     else:
-        with connected(address) as cluster:
+        with connected(address, progress) as cluster:
             yield cluster
 
 

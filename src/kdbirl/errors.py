@@ -64,7 +64,7 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     slips, near = min(((_slips(asked, _spelling(c)), c) for c in compared), default=(math.inf, ""), key=lambda s: s[0])
     if math.isfinite(slips):
         return f" Did you mean {near!r}?"
-    shown = ", ".join(repr(c) for c in known[:12]) + (", ..." if len(known) > 12 else "")
+    shown = ", ".join(repr(c) for c in known[:12]) + (f" and {len(known) - 12} more" if len(known) > 12 else "")
     return f" There are: {shown}." if known else ""
 
 

@@ -96,7 +96,8 @@ def compare(
     start = time.perf_counter()
     place.path.mkdir(exist_ok=True)
     with sole_user(place.path, below=True), interruptible(f"{out}/cells"):
-        with closing(for_stream(sys.stderr, quiet or as_json)) as progress, maybe_connected(scheduler) as cluster:
+        showing = closing(for_stream(sys.stderr, quiet or as_json))
+        with showing as progress, maybe_connected(scheduler, progress) as cluster:
             found = study.run(place.cells, progress, cluster)
         table = summary(found)
         files = place.write(study, found, table, time.perf_counter() - start)

@@ -73,7 +73,8 @@ def evaluate(
     truth = as_rewards(record.true_reward, names)[0] if true_reward is None else parse_reward(true_reward, mdp)
     with sole_user(target.parent), resumable(target.with_suffix(""), request_of(options)):
         posterior = load_posterior(target.with_name("posterior.nc"))
-        with closing(for_stream(sys.stderr, quiet or as_json)) as progress, maybe_connected(scheduler) as cluster:
+        showing = closing(for_stream(sys.stderr, quiet or as_json))
+        with showing as progress, maybe_connected(scheduler, progress) as cluster:
             planner = _planner(mdp, posterior, truth, policy, at_home(world), target.parent, seed, progress)
             judgement = judge(posterior, mdp, truth, progress, planner, episodes, seed, cluster)
         content = {

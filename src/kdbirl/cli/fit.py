@@ -70,11 +70,13 @@ def fit(
     with resumable(out, request_of(given)):
         bank, shown = _bank(given, known, sums), _shown(given)
         clock.lap("read")
-        with maybe_connected(scheduler) as cluster:  # until the page is written, which may ask for sums, too
-            with closing(for_stream(sys.stderr, quiet or as_json)) as progress:
-                model.fit(bank, seed=seed, progress=progress, client=cluster)
-                clock.lap("fit")
-                found: Any = (model.posteriors if many else model.posterior)(shown, seed=seed, progress=progress)
+        showing = closing(for_stream(sys.stderr, quiet or as_json))
+        # connected until the page is written, which may ask for sums, too
+        with showing as progress, maybe_connected(scheduler, progress) as cluster:
+            model.fit(bank, seed=seed, progress=progress, client=cluster)
+            clock.lap("fit")
+            found: Any = (model.posteriors if many else model.posterior)(shown, seed=seed, progress=progress)
+            progress.close()
             clock.lap("posterior")
             inputs = list(dict.fromkeys([training, known, expert]))
             (write_tasks_run if many else write_run)(out, found, model, inputs, given, clock.laps)

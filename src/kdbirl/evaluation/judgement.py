@@ -123,7 +123,7 @@ def names_note(post: Posterior, world: World) -> tuple[str, ...]:
     if len(ours) != len(theirs):
         raise InputError(f"The posterior has {len(ours)} reward parameters, but this world's rewards {len(theirs)}.")
     pairs = ", ".join(f"{mine} as {world_name}" for mine, world_name in list(zip(ours, theirs, strict=True))[:4])
-    more = ", ..." if len(ours) > 4 else ""
+    more = f" and {len(ours) - 4} more" if len(ours) > 4 else ""
     return (f"The posterior's parameters have other names than the world's; taken in order: {pairs}{more}.",)
 
 
