@@ -9,6 +9,11 @@ Another SEED (0) is another sample: tests written because of one sample say noth
 With MUTANT_SHARE=0/2 and 1/2 two processes share the work, each with a WORK and a TABLE of its own: copy the map files
 of both into both before `run`.
 
+MUTANT_SINCE=REVISION draws only from functions that have changed since then: with the mutants of the others in an
+earlier sample they are a stratified sample. MUTANT_FILES="*_loops.py" draws from such files alone, and
+MUTANT_SUITES="likelihood posterior" asks only those; loops that Numba compiles hide their calls from the map, and are
+judged as plain Python: NUMBA_DISABLE_JIT=1.
+
 A mutant (`scripts/mutate.py`) is killed when a test fails. Its tests are those that call the changed function, the
 quickest first: `run` asks 20 seconds of them, `again` up to 120 seconds more. A test that a mutant has passed is not
 asked again, whether or not it has been edited. Each mutant is judged in a fork of a process that has the packages
@@ -34,7 +39,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 sys.path.insert(0, str(Path(__file__).parent))
-from mutate import Mutant, mutants, mutated
+from mutate import Mutant, mutants, mutants_since, mutated
 
 Item = TypeVar("Item")
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,6 +50,8 @@ SUITES = (
     "test_frozen_classes.py",
     *("diagnosis/test_identifiability.py", "diagnosis/test_loto.py", "diagnosis/test_calibration.py"),
 )
+if "MUTANT_SUITES" in os.environ:
+    SUITES = tuple(os.environ["MUTANT_SUITES"].split())
 SECONDS, MORE_SECONDS = 20.0, 120.0  # of tests, as they were timed, for each mutant: at first, and for a survivor
 SURVIVED, KILLED, ENDLESS = "survived", "killed", "killed (endless)"
 WARM = (  # not BlackJAX, which starts JAX's threads, nor xarray, which starts one of its own: forks would hang
@@ -120,9 +127,19 @@ def copy_tests(work: Path) -> None:
 
 def drawn(work: Path, size: int, seed: int) -> list[Mutant]:
     """A random sample of all mutants; a larger one begins with a smaller one."""
+    pattern = os.environ.get("MUTANT_FILES", "*.py")
     files = [file for folder in FOLDERS for file in sorted((work / "src/kdbirl" / folder).glob("*.py"))]
-    everything = [mutant for file in files for mutant in mutants(file, work)]
+    everything = [mutant for file in files if file.match(pattern) for mutant in _mutants_of(file, work)]
     return shared(random.Random(seed).sample(everything, len(everything))[:size])
+
+
+def _mutants_of(file: Path, work: Path) -> list[Mutant]:
+    """All, or those since MUTANT_SINCE."""
+    if "MUTANT_SINCE" not in os.environ:
+        return mutants(file, work)
+    place = f"{os.environ['MUTANT_SINCE']}:{file.relative_to(work)}"
+    before = subprocess.run(["git", "show", place], cwd=ROOT, capture_output=True, text=True, check=False)
+    return mutants_since(file, work, before.stdout)
 
 
 def shared(everything: Sequence[Item]) -> list[Item]:

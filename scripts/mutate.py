@@ -75,6 +75,18 @@ def mutants(path: Path, root: Path) -> list[Mutant]:
     ]
 
 
+def mutants_since(path: Path, root: Path, before: str) -> list[Mutant]:
+    """Those in functions that were not so in an earlier source of the file; outside of functions, in such lines."""
+    text = path.read_text()
+    lines, lines_before = text.splitlines(), set(before.splitlines())
+    functions_before = {ast.dump(node) for node in _functions(before)}
+    new = {number for number, line in enumerate(lines, start=1) if line not in lines_before}
+    for node in _functions(text):  # outer ones first
+        of_function = range(_first_line(node), (node.end_lineno or node.lineno) + 1)
+        new = new.difference(of_function) if ast.dump(node) in functions_before else new.union(of_function)
+    return [one for one in mutants(path, root) if one.line in new]
+
+
 def mutated(path: Path, number: int) -> tuple[str, int]:
     """The file's source with change `number`, and the first line of the function that it is in (0: none)."""
     tree = ast.parse(path.read_text())
@@ -108,7 +120,7 @@ def _walk(node: ast.AST, scope: int) -> Iterator[Change]:
     if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
         return
     if isinstance(node, ast.FunctionDef):
-        scope = scope or min([node.lineno, *(item.lineno for item in node.decorator_list)])
+        scope = scope or _first_line(node)
         for child in (*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None), *node.body):
             yield from _walk(child, scope)
         return
@@ -124,6 +136,15 @@ def _walk(node: ast.AST, scope: int) -> Iterator[Change]:
         yield from ((name, node, new, scope) for name, new in _of(node))
     for child in ast.iter_child_nodes(node):
         yield from _walk(child, scope)
+
+
+def _functions(text: str) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+
+
+def _first_line(node: ast.FunctionDef) -> int:
+    """That of its decorators, if it has any."""
+    return min([node.lineno, *(item.lineno for item in node.decorator_list)])
 
 
 def _of(node: ast.AST) -> Iterator[tuple[str, ast.AST | None]]:
