@@ -5,7 +5,7 @@
 #   make test-long            the tests that take minutes
 #   make lint | format        ruff and mypy | rewrite the files as ruff wants them
 #   make docs                 the documentation site, in build/site
-#   make fuzz                 fuzz every reader and the command line     make fuzz FUZZ_ARGS="--seed 3 --count 20000"
+#   make fuzz                 fuzz every reader and the command line     make fuzz FUZZ_ARGS="--guided --count 20000"
 #   make bench                the benchmarks
 #   make clean                remove .venv and everything that was made
 #

@@ -18,7 +18,7 @@ from typing import Any
 
 from .targets import TARGETS, Target, prepared
 
-SECONDS, CLOCK_SECONDS = 10.0, 1800.0
+SECONDS, CLOCK_SECONDS = float(os.environ.get("KDBIRL_FUZZ_SECONDS", "10")), 1800.0
 GUARDED_SECONDS = 3.0  # where a process of its own is ended after 6
 MOST_MEMORY = 2**29  # bytes above what the process had after its first inputs
 WARM = 20
@@ -91,7 +91,7 @@ def campaign(name: str, seed: int, count: int, folder: Path, finds: Path) -> dic
             ended = _watch(process, folder, GUARDED_SECONDS if TARGETS[name].guarded else SECONDS)
         seen = [json.loads(line) for line in (folder / ".said").read_text().splitlines() if line.startswith("{")]
         for line in (line for line in seen if "find" in line):
-            _keep(finds / name, line["find"], mutated(name, seed, line["number"], folder), listed)
+            keep(finds / name, line["find"], mutated(name, seed, line["number"], folder), listed)
         if seen and "counts" in seen[-1]:
             total.update(seen[-1]["counts"])
             slowest, peak = max(slowest, seen[-1]["slowest"]), max(peak, seen[-1]["peak"])
@@ -103,7 +103,7 @@ def campaign(name: str, seed: int, count: int, folder: Path, finds: Path) -> dic
         known = sum("find" in line for line in seen)
         total.update(find=known, before_death=at - number - known)
         total.update({"ended by the guard" if TARGETS[name].guarded else "find": 1})
-        _keep(finds / name, f"{ended}: {last}", (folder / ".current").read_bytes(), listed)
+        keep(finds / name, f"{ended}: {last}", (folder / ".current").read_bytes(), listed)
         number = at + 1
     return {"target": name, "inputs": count, **total, "slowest seconds": round(slowest, 2), "peak MiB": peak >> 20,
             "minutes": round((time.monotonic() - start) / 60, 1), "listed": listed}  # fmt: skip
@@ -150,7 +150,7 @@ def _processor_seconds(pid: int) -> float:
     return sum(int(field) for field in fields[11:15]) / TICKS
 
 
-def _keep(folder: Path, said: str, data: bytes, listed: dict[str, int]) -> None:
+def keep(folder: Path, said: str, data: bytes, listed: dict[str, int]) -> None:
     """The first three inputs of a kind; the others are counted."""
     kind = said.partition(": ")[0]
     listed[kind] = listed.get(kind, 0) + 1

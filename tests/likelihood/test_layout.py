@@ -45,11 +45,11 @@ def table_directly(profile: str) -> np.ndarray:
     [
         ("gaussian", {}),
         ("laplace", {}),
-        ("gaussian", {"TILE": 1, "EXPERT_BLOCK": 8, "PAIRS_PER_CALL": 1}),
+        ("gaussian", {"TILE": 1, "EXPERT_BLOCK": 8}),
         ("laplace", {"TILE": 4, "PAIRS_PER_STEP": 200}),
         ("gaussian", {"TILE": 2, "PAIRS_PER_STEP": 1, "ROWS_PER_CALL": 64}),
         ("laplace", {"ROWS_PER_CALL": 37, "EXPERT_BLOCK": 16}),
-        ("gaussian", {"ROWS_PER_CALL": 7, "EXPERT_BLOCK": 16, "PAIRS_PER_CALL": 1}),
+        ("gaussian", {"ROWS_PER_CALL": 7, "EXPERT_BLOCK": 16}),
         ("laplace", {"ROWS_PER_CALL": 149, "EXPERT_BLOCK": 20}),
     ],
     ids=str,

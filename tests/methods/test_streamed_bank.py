@@ -8,7 +8,7 @@ import pytest
 import kdbirl as kb
 from kdbirl.demos import piece_summary, row_sampling, row_source
 from kdbirl.demos.streamed_bank import RowBlock
-from kdbirl.likelihood import streamed_rows
+from kdbirl.likelihood import all_rows, streamed_rows
 from kdbirl.likelihood.all_rows import TABLES_KEPT
 
 from .streamed import CONTINUOUS, DISCRETE, expert, table, written
@@ -147,6 +147,10 @@ def test_only_the_last_tables_are_kept(large, directory, frame, monkeypatch):
     np.testing.assert_array_equal(value, found[0][0])
     assert count > 0
     assert len(model.fitted.ckde.all_rows._kept._tables) == TABLES_KEPT
+
+    monkeypatch.setattr(all_rows, "BYTES_KEPT", 1)  # fewer of large tables, but what one likelihood is made of
+    asked(several[1])
+    assert [asked(several[i])[1] > 0 for i in (0, 1, 2)] == [False, False, True]
 
 
 @pytest.mark.parametrize("digits", [1, 9])

@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from kdbirl.posterior.independence import (
+    Independence,
     _or_equal,
     _Run,
     _Stack,
@@ -18,6 +19,7 @@ from kdbirl.posterior.independence_loops import mean_kernels
 from kdbirl.posterior.proposals import CENTRES, WIDE, Proposal, drawn, fitted_proposal, freedom, log_density
 from kdbirl.posterior.sampler import Draws
 from kdbirl.precision import float64
+from kdbirl.progress import Silent
 
 from .problems import setting
 
@@ -66,7 +68,7 @@ def test_the_priors_share_is_part_of_the_density() -> None:
     np.testing.assert_allclose(found, np.log(0.9 * without + 0.1 * np.exp(log_prior)))
 
 
-@pytest.mark.parametrize(("q", "count"), [(1, 1), (2, 5), (3, 64), (5, 192), (9, 7)])
+@pytest.mark.parametrize(("q", "count"), [(1, 1), (2, 5), (3, 64), (4, 192), (5, 192), (8, 7), (9, 7)])
 @pytest.mark.parametrize("power", [1, 2, 3, 4, 7, 8])
 def test_mean_kernels_are_those_written_out(q: int, count: int, power: int) -> None:
     rng = np.random.default_rng(q)
@@ -75,28 +77,6 @@ def test_mean_kernels_are_those_written_out(q: int, count: int, power: int) -> N
     mean_kernels(points, centres, 6.0, power, found)
     squares = ((points[:, :, None] - centres) ** 2).sum(axis=1)
     np.testing.assert_allclose(found, ((1 + squares / 6.0) ** -power).mean(axis=1), rtol=1e-13)
-
-
-def places_directly(log_weights: np.ndarray, log_levels: np.ndarray) -> list[int]:
-    """The chain as the book has it: moves to the proposal with probability min(1, ratio of the weights)."""
-    places = [0]
-    for j in range(1, len(log_weights)):
-        own, new = log_weights[places[-1]], log_weights[j]
-        ratio = 0.0 if new == -np.inf else np.inf if own == -np.inf else np.exp(min(new - own, 700.0))
-        places.append(j if np.exp(log_levels[j - 1]) < ratio else places[-1])
-    return places
-
-
-def test_chains_stand_where_the_rule_puts_them() -> None:
-    """Weights of zero among them, at the start of a chain too, and a chain that has no others."""
-    rng = np.random.default_rng(5)
-    logs = np.where(rng.random((3, 4, 60)) < 0.3, -np.inf, rng.normal(size=(3, 4, 60)) * 3)
-    logs[0, 0], logs[1, 1, :9] = -np.inf, -np.inf
-    levels = np.log(rng.random((3, 4, 59)))
-    found = accepted_places(logs, levels)
-    for task, chain in np.ndindex(3, 4):
-        assert found[task, chain].tolist() == places_directly(logs[task, chain], levels[task, chain])
-    assert not found[0, 0].any()
 
 
 @pytest.mark.parametrize("q", range(1, 9))
@@ -162,8 +142,10 @@ def test_chains_and_their_longest_stays_are_those_of_a_slow_loop() -> None:
     rng = np.random.default_rng(0)
     logs = rng.normal(size=(3, 4, 60)) * 3
     logs[rng.random(logs.shape) < 0.1] = -np.inf
+    logs[0, 0], logs[1, 1, :9] = -np.inf, -np.inf  # a chain without a point to stand at, and one that begins so
     levels = np.log(rng.random((3, 4, 59)))
     at = accepted_places(logs, levels)
+    assert not at[0, 0].any()
     for t in range(3):
         stays = []
         for c in range(4):
@@ -220,3 +202,12 @@ def test_starting_points_are_weighed_by_the_proposals_that_the_chains_use() -> N
     np.testing.assert_allclose(found.lp.reshape(1, -1), now.lp, rtol=1e-12)
     np.testing.assert_array_equal(found.rewards.reshape(now.rewards.shape), now.rewards)
     assert effective_share(now.logs)[0] > 0.4
+
+
+def test_the_same_task_twice_is_two_chains_of_it() -> None:
+    """Targets whose every array is shared have no part of their own."""
+    problem, sampler = setting("corner").problem, Independence(draws=50)
+    alone = sampler.sample(problem, 3, Silent())
+    both = sampler.sample_many([problem.target] * 2, problem.prior, [np.random.default_rng(3) for _ in range(2)])
+    for one in both:
+        np.testing.assert_allclose(one.draws, alone.draws, rtol=1e-9)

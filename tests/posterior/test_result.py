@@ -279,6 +279,7 @@ def test_repr_is_short() -> None:
         ({"draws": np.full((2, 200, 3), np.nan)}, "parameter 1 of draw 1 in chain 1 is nan"),
         ({"names": ("a", "b")}, "names: 2 names for 3 values"),
         ({"names": ("a", "b", "b")}, "names: the names are not distinct"),
+        ({"names": ("a", "b", "\udfff")}, "names: the name .* holds half of a character"),
         ({"sample_stats": {"lp": np.zeros(3)}}, r"sample_stats\['lp'\]: expected an array of shape \(2, 200\)"),
         ({"sample_stats": {"a/b": np.zeros((2, 200))}}, "'a/b' is not a name"),
         ({"sample_stats": {"lp": np.full((2, 200), "x")}}, "expected numbers"),
@@ -294,8 +295,3 @@ def test_repr_is_short() -> None:
 def test_wrong_fields_get_a_sentence(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make(**changes)
-
-
-def test_half_of_a_character_in_a_name_is_a_question_mark_in_the_summary() -> None:
-    found = make(names=("\ud800", "w_y", "w_z")).summary()
-    assert found["parameter"].to_list() == ["?", "w_y", "w_z"]

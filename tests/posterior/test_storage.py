@@ -27,7 +27,6 @@ STRANGE = (
     "",
     "日本 \\ x",
     "nul\0inside",
-    "\ud800",
     "$\\alpha$",
     "w 1\n",
 )

@@ -42,7 +42,7 @@ class CountedRows:
         if not may_be_kept(self.tally.distinct):
             self.tally.take_back(rows)
             return False
-        labels = plays[self.bank.roles.task].cast(pl.Int64)  # as in all other files; by a query it takes a thousandth of a second
+        labels = plays[self.bank.roles.task].cast(pl.Int64)  # as in all other files
         self.plays.append(plays.clone().replace_column(plays.get_column_index(labels.name), labels))
         if many_plays(sum(part.height for part in self.plays)):
             self.plays = [self._all_plays().drop(TASK)]

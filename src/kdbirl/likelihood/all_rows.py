@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
@@ -11,7 +12,8 @@ from kdbirl.errors import FileProblem
 from kdbirl.likelihood.kernels import PairKernel
 from kdbirl.progress import Progress
 
-TABLES_KEPT = 4
+TABLES_KEPT, BYTES_KEPT = 4, 2**28
+FEWEST_KEPT = 2  # however large: what one likelihood is made of
 
 
 @runtime_checkable
@@ -39,7 +41,10 @@ class AllRows(Protocol):
 
 
 class KeptTables:
-    """The tables over all rows that were asked for last: a page asks again for what the likelihood was made of."""
+    """The tables over all rows that were asked for last: a page asks again for what the likelihood was made of.
+
+    Threads may ask at once: in the worst case one table is made twice.
+    """
 
     def __init__(self) -> None:
         self._tables: dict[bytes, np.ndarray] = {}
@@ -53,12 +58,18 @@ class KeptTables:
         make: Callable[[], np.ndarray],
     ) -> Float[np.ndarray, "n K"]:
         """A copy of the kept one, or of the one that is made now and kept."""
-        asked = repr((kernel, columns)).encode() + h.tobytes() + expert.tobytes()
-        if asked not in self._tables:
-            while len(self._tables) >= TABLES_KEPT:
-                self._tables.pop(next(iter(self._tables)))
-            self._tables[asked] = make()
-        return self._tables[asked].copy()
+        asked = sha256(repr((kernel, columns, expert.shape)).encode() + h.tobytes() + expert.tobytes()).digest()
+        table = self._tables.get(asked)
+        if table is None:
+            table = self._tables[asked] = make()
+            while self._too_much():
+                self._tables.pop(next(iter(self._tables)), None)
+        return table.copy()
+
+    def _too_much(self) -> bool:
+        kept = list(self._tables.values())
+        large = sum(table.nbytes for table in kept) > BYTES_KEPT
+        return len(kept) > TABLES_KEPT or (large and len(kept) > FEWEST_KEPT)
 
     def __getstate__(self) -> dict[str, Any]:
         """Tables stay here: rows are sent to workers without them."""

@@ -26,8 +26,7 @@ from kdbirl.progress import Progress, Silent
 PAIRS_PER_STEP = 2**17  # pairs in flight in one step of the scan: 1 MB of float64, which stays in the cache
 TILE = 256  # rows of one task summed at once
 ROWS_PER_CALL = 2**17  # training rows per compiled call: progress can be shown, and buffers can be reused
-EXPERT_BLOCK = 512  # expert rows per call, at least
-PAIRS_PER_CALL = 2**26  # by the loops, which have no sizes to compile: more expert rows where training rows are few
+EXPERT_BLOCK = 512  # expert rows per compiled call
 SMALLEST_SAFE_SUM = 1e-290  # below this, terms may have underflowed: XLA's exp is zero from 2e-308 (e^-708) down
 SINGLE_ERROR = 1e-5  # of log S with terms in single precision: exponents up to 87 within 2^-24, and exp within 2^-22
 LARGEST_SAFE_SUM = 1e290  # above this, terms of a user's kernel may have overflowed
@@ -106,9 +105,8 @@ def task_log_sums(
         stop = min(start + ROWS_PER_CALL, len(rows))
         part = rows[start:stop], weights[start:stop], tasks[start:stop]
         present = slice(int(part[2][0]), int(part[2][-1]) + 1)
-        size = max(PAIRS_PER_CALL // (stop - start), EXPERT_BLOCK) if looped else EXPERT_BLOCK
-        for first in range(0, len(expert), size):
-            block = expert[first : first + size]
+        for first in range(0, len(expert), EXPERT_BLOCK):
+            block = expert[first : first + EXPERT_BLOCK]
             sums = _loop_sums(block, part, h, single) if looped else _tile_sums(block, part, width, kernel, h, single)
             if not (sums < np.inf).all():
                 raise InputError(

@@ -1,6 +1,6 @@
 """The likelihoods of many experts over one bank: one table of kernel sums over all their distinct rows."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,15 +17,18 @@ SIZE_BITS = 4  # leading bits of a table's number of rows: few sizes are compile
 
 
 @float64
-def likelihoods_of(
+def likelihood_of_each(
     ckde: CKDE,
     experts: Mapping[str, Float[np.ndarray, "n d"]],
     h: Float[np.ndarray, " parts"],
     h_reward: float,
     box: tuple[np.ndarray, np.ndarray],
     progress: Progress | None = None,
-) -> dict[str, CKDELikelihood]:
-    """As `CKDE.likelihood` of each, by one call of the kernel sums; all are of one form, padded to few sizes."""
+) -> Callable[[str], CKDELikelihood]:
+    """As `CKDE.likelihood` of each by its name, with one call of the kernel sums; of one form, padded to few sizes.
+
+    What is the bank's is the same array in all of them; what is an expert's own is another one at every call.
+    """
     values, index, _ = distinct_rows(np.concatenate(list(experts.values())))
     numerator, denominator = ckde.tables(values, h, progress)
     reached = np.isfinite(numerator).any(axis=1) & np.isfinite(denominator).any(axis=1)
@@ -38,8 +41,8 @@ def likelihoods_of(
     shared = TaskMixture.from_logs(denominator, form) if len(denominator) == 1 else None
     rewards, width = jnp.asarray(ckde.task_rewards), jnp.asarray(h_reward, dtype=float)
 
-    def likelihood(own: np.ndarray) -> CKDELikelihood:
-        rows, counts = np.unique(own, return_counts=True)
+    def likelihood(name: str) -> CKDELikelihood:
+        rows, counts = np.unique(places[name], return_counts=True)
         missing = rounded_up(len(rows), SIZE_BITS) - len(rows)
         padded = np.concatenate([rows, np.repeat(rows[-1:], missing)])
         return CKDELikelihood(
@@ -51,4 +54,4 @@ def likelihoods_of(
             ckde.reward_kernel,
         )
 
-    return {name: likelihood(own) for name, own in places.items()}
+    return likelihood

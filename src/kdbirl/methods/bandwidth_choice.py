@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from kdbirl.errors import CalibrationWarning, InputError, did_you_mean
 from kdbirl.likelihood.bandwidths import RULES, Bandwidths, by_rule, given
 from kdbirl.likelihood.ckde import CKDE
 from kdbirl.posterior.priors import Prior
-from kdbirl.posterior.record import Recorded, json_copy
 from kdbirl.progress import Progress
 
 LOTO = "loto"
@@ -29,13 +27,6 @@ class Choice:
     bandwidths: Bandwidths
     power: float
     loto: Loto | None = None
-
-    @cached_property
-    def findings(self) -> dict[str, Recorded]:
-        """What the search found, for the record: all posteriors with this choice share it."""
-        if self.loto is None:
-            return {}
-        return {"calibration": json_copy(self.loto.calibration.to_dict()), "loto": json_copy(self.loto.to_dict())}
 
 
 @dataclass(frozen=True, eq=False)

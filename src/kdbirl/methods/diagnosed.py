@@ -63,14 +63,13 @@ def with_findings(
     if calibration is None and fell_back:
         cards["calibration"] = (NOT_ASSESSED, f"Nobody has checked these intervals: {fell_back[-1][6:]}.")
     scale = scale_and_direction(posterior.flat, posterior.names, posterior.prior_draws)
-    by_search = choice.loto is not None and calibration is choice.loto.calibration
     found = {
         "identifiability": _compact(identifiability),
         "support": support.to_dict(),
         "scale": scale.to_dict(),
-        "calibration": None if calibration is None or by_search else calibration.to_dict(),
+        "calibration": None if calibration is None else calibration.to_dict(),
         "sensitivity": None if sensitivity is None else sensitivity.to_dict(),
-        **(choice.findings if by_search else {"loto": choice.findings.get("loto")}),
+        "loto": None if choice.loto is None else choice.loto.to_dict(),
     }
     record = {name: value for name, value in found.items() if value is not None}
     return posterior.with_findings(cards, record)

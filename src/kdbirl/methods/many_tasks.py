@@ -17,7 +17,7 @@ from kdbirl.diagnosis.identifiability import Identifiability, identify
 from kdbirl.diagnosis.support import Support, assess_support
 from kdbirl.errors import InputError, KDBIRLError
 from kdbirl.installation import package_versions
-from kdbirl.likelihood.many_experts import likelihoods_of
+from kdbirl.likelihood.many_experts import likelihood_of_each
 from kdbirl.methods.bandwidth_choice import Choice
 from kdbirl.methods.diagnosed import with_findings
 from kdbirl.methods.kdbirl import KDBIRL, PRIOR_DRAWS, _Expert
@@ -143,19 +143,26 @@ class _Batch:
         """Every task, finished on the thread that drew: while Python works on one block, another one is computed."""
         fitted, widths = self.model._ready(), self.choice.bandwidths
         rows = {name: expert.rows for name, expert in self.shown.items()}
-        found = likelihoods_of(fitted.ckde, rows, widths.h, widths.h_reward, fitted.prior.box, self.progress)
-        one = Target.build(fitted.prior, next(iter(found.values())), self.choice.power)
-        targets = {name: replace(one, likelihood=own) for name, own in found.items()}
-        sampler = as_sampler(self.model.sampler)
-        together = _together(sampler)
+        of = likelihood_of_each(fitted.ckde, rows, widths.h, widths.h_reward, fitted.prior.box, self.progress)
+        one = Target.build(fitted.prior, of(next(iter(rows))), self.choice.power)
+
+        def target_of(name: str) -> Target:
+            return replace(one, likelihood=of(name))
+
+        targets = {name: target_of(name) for name in rows}
+        together = _together(as_sampler(self.model.sampler))
         done: dict[str, Posterior] = {}
         if together is not None:
-            done = self._in_blocks(together, targets, finished)
+            done = self._in_blocks(together, targets, target_of, finished)
         left = [name for name in targets if name not in done]
         return done | _by_item(lambda name: finished(name, self._alone(targets, name)), left)
 
     def _in_blocks(
-        self, sampler: Independence, targets: Mapping[str, Target], finished: Finished
+        self,
+        sampler: Independence,
+        targets: Mapping[str, Target],
+        target_of: Callable[[str], Target],
+        finished: Finished,
     ) -> dict[str, Posterior]:
         """The tasks for which the proposals fit."""
         sizes: dict[int, list[str]] = {}
@@ -164,16 +171,18 @@ class _Batch:
         blocks = [names[i : i + BLOCK] for names in sizes.values() for i in range(0, len(names), BLOCK)]
 
         def of_block(names: Sequence[str]) -> dict[str, Posterior]:
-            drawn = self._block(sampler, targets, names)
+            size = max(2, 1 << (len(names) - 1).bit_length())  # a power of two: few programs are compiled
+            padding = [target_of(names[-1]) for _ in range(size - len(names))]
+            drawn = self._block(sampler, [*(targets[name] for name in names), *padding], names)
             return {name: finished(name, draws) for name, draws in drawn.items() if self._usable(draws)}
 
         return {name: one for part in _by_item(of_block, blocks).values() for name, one in part.items()}
 
-    def _block(self, sampler: Independence, targets: Mapping[str, Target], names: Sequence[str]) -> dict[str, Draws]:
-        size = 1 << (len(names) - 1).bit_length()  # a power of two: few programs are compiled
-        padded = [*names, *[names[-1]] * (size - len(names))]
+    def _block(self, sampler: Independence, targets: Sequence[Target], names: Sequence[str]) -> dict[str, Draws]:
+        """The first targets are those of the names; a lone one has company, so that the same program serves it."""
+        padded = [*names, *[names[-1]] * (len(targets) - len(names))]
         generators = [np.random.default_rng([self.seed, int(self.shown[name].fingerprint[:15], 16)]) for name in padded]
-        found = sampler.sample_many([targets[name] for name in padded], self.model._ready().prior, generators)
+        found = sampler.sample_many(targets, self.model._ready().prior, generators)
         return dict(zip(names, found, strict=False))
 
     def _usable(self, draws: Draws) -> bool:

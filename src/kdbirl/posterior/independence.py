@@ -104,7 +104,9 @@ class _Stack(NamedTuple):
     @classmethod
     def of(cls, targets: Sequence[Target]) -> "_Stack":
         columns = list(zip(*(jax.tree.leaves(target) for target in targets), strict=True))
-        shared = tuple(len(targets) > 1 and all(value is column[0] for value in column) for column in columns)
+        shared = tuple(all(value is column[0] for value in column) for column in columns)
+        if all(shared):  # one target, alone or several times
+            shared = (False,) * len(columns)
         own = (column for column, same in zip(columns, shared, strict=True) if not same)
         return cls(
             tuple(jnp.asarray(np.stack([np.asarray(value) for value in column])) for column in own),

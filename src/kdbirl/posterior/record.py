@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kdbirl.demos.arrays import check_whole_letters
 from kdbirl.errors import InputError
 from kdbirl.features.base import FeatureMap
 
@@ -67,6 +68,7 @@ def names_of(
     given: Sequence[str], count: int, what: str, default: str | None = None, distinct: bool = True
 ) -> tuple[str, ...]:
     names = tuple(str(name) for name in given)
+    check_whole_letters(names, what)
     if not names and default is not None:
         names = tuple(f"{default}{i}" for i in range(count))
     if len(names) != count:
@@ -82,13 +84,8 @@ def bandwidth_of(value: Any) -> float | tuple[float, ...] | None:
     return tuple(float(v) for v in value)
 
 
-class Recorded(dict[str, Any]):
-    """A part of settings that `json_copy` has made: posteriors of many test tasks share it instead of copying it."""
-
-
-def json_copy(settings: Mapping[str, Any]) -> Recorded:
+def json_copy(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings as JSON would give them back, so that a saved posterior equals the one in memory."""
-    shared = {name: value for name, value in settings.items() if isinstance(value, Recorded)}
 
     def plain(value: Any) -> Any:
         if isinstance(value, np.generic | np.ndarray):
@@ -96,10 +93,10 @@ def json_copy(settings: Mapping[str, Any]) -> Recorded:
         raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
     try:
-        copied = json.loads(json.dumps({**settings, **dict.fromkeys(shared)}, default=plain))
+        copied: dict[str, Any] = json.loads(json.dumps(dict(settings), default=plain))
     except (TypeError, ValueError) as error:
         raise InputError(f"settings: {error}; use numbers, text, lists and dictionaries.") from error
-    return Recorded(copied | shared)
+    return copied
 
 
 def cards_of(cards: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, str]]:

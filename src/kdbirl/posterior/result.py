@@ -174,9 +174,7 @@ class Posterior:
         low, median, high = np.quantile(self.flat, [0.05, 0.5, 0.95], axis=0)
         columns = {"mean": self.mean(), "sd": self.flat.std(axis=0), "q05": low, "median": median, "q95": high}
         checks = {name: getattr(self.convergence, name) for name in ("r_hat", "ess_bulk", "ess_tail")}
-        # Python's text can hold half of a character (a lone surrogate), a table's cannot
-        shown = [name.encode("utf-8", "replace").decode() for name in self.names]
-        return polars.DataFrame({"parameter": shown, **columns, **checks})
+        return polars.DataFrame({"parameter": list(self.names), **columns, **checks})
 
     def probability(self, condition: Condition) -> float:
         """Posterior probability of `"w1 > w2"` or `"w1 > 0.5"`, or of a function: `lambda r: r["w1"] > r["w2"]`."""
