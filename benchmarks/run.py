@@ -1,4 +1,4 @@
-"""Run the benchmarks: `python -m benchmarks [PART] [--quick] [--out F]`, of which `--help` lists the parts.
+"""Run the benchmarks: `python -m benchmarks [PART ...] [--quick] [--out F]`, of which `--help` lists the parts.
 
 A part that was run replaces that part of the results file; the others stay, each with its own date, machine, versions.
 """
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """0 when every target that was measured is met, or none is asked for (--quick); else 1."""
     given = _parser().parse_args(arguments)
     out = given.out or HERE / ("results-quick.json" if given.quick else "results.json")
-    chosen = list(PARTS) if given.part == "all" else [given.part]
+    chosen = given.parts or list(PARTS)
     found = results.read(out)
     for name in chosen:
         print(f"{name} ...", flush=True)
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure kdbirl against its competitors.")
-    parser.add_argument("part", nargs="?", choices=("all", *PARTS), default="all")
+    parser.add_argument("parts", nargs="*", metavar="PART", choices=PARTS, help=f"of {', '.join(PARTS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="small problems, a rehearsal: to another file, not judged")
     parser.add_argument("--repeats", type=int, help="repeats of every measurement (default: by part)")
     parser.add_argument("--out", type=Path, help="results file (default: benchmarks/results.json)")
