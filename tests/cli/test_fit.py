@@ -14,6 +14,7 @@ import pytest
 
 import kdbirl as kb
 from kdbirl import cli
+from kdbirl.errors import KDBIRLWarning
 
 from . import tables
 
@@ -91,6 +92,17 @@ def test_the_summary_is_a_plain_table(whole_run):
     table = pl.read_csv(folder / "run" / "summary.csv")
     assert table["parameter"].to_list() == ["w_x", "w_y"]
     assert table.columns[1:] == ["mean", "sd", "q05", "median", "q95", "r_hat", "ess_bulk", "ess_tail"]
+
+
+def test_an_expert_table_of_several_tasks_is_not_pooled_without_a_word(folder, capsys):
+    frame = pl.read_csv("expert.csv")
+    several = pl.Series(["ann", "bo"] * frame.height)[: frame.height]
+    frame.with_columns(patient=several).write_csv("expert.csv")
+    training = pl.read_parquet("training.parquet").rename({"task": "patient"})
+    training.write_parquet("training.parquet")
+    pl.read_csv("rewards.csv").rename({"task": "patient"}).write_csv("rewards.csv")
+    with pytest.warns(KDBIRLWarning, match=r"expert.csv: column 'patient' names 2 tasks, .* --expert-task of kdbirl"):
+        assert cli.run(words(task="patient")) == 0
 
 
 def test_the_text_fits_a_terminal_and_tells_every_choice(whole_run):

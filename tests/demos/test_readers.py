@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.demos.readers import read_demonstrations, read_task_bank, step_order
-from kdbirl.errors import FileProblem, InputError
+from kdbirl.errors import FileProblem, InputError, KDBIRLWarning
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89"
 ROWS = pl.DataFrame(
@@ -220,6 +220,20 @@ class TestOtherColumns:
         data = read_demonstrations(self.FRAME, state="position", columns={"position": "x", "terminated": "done"})
         assert data.state_names == ("position",)
         assert data.terminated.sum() == 1
+
+    def test_rows_of_several_tasks_are_not_pooled_without_a_word(self) -> None:
+        frame = self.FRAME.with_columns(task=pl.Series(["a", "b", "a", None]))
+        with pytest.warns(KDBIRLWarning, match=r"column 'task' names 2 tasks, .* kb.read_test_tasks, or --expert-task"):
+            pooled = read_demonstrations(frame, state="x", task="task")
+        assert pooled == read_demonstrations(self.FRAME, state="x")
+        with pytest.warns(KDBIRLWarning, match="column 'episode' names 2 tasks"):
+            read_demonstrations(frame, state="x", task="task", columns={"task": "episode"})
+
+    def test_one_task_by_name_is_no_reason_to_warn(self) -> None:
+        frame = self.FRAME.with_columns(task=pl.Series(["a", "b", "a", "c"]))
+        read_demonstrations(frame.with_columns(task=pl.lit("a")), state="x", task="task")
+        read_demonstrations(self.FRAME, state="x", task="task")
+        read_demonstrations(frame, state="task", task="task")
 
     def test_mapping_of_something_else(self) -> None:
         with pytest.raises(InputError, match=r"columns: 'poition' is not a column that was asked for. Did you mean"):

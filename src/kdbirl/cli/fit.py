@@ -138,7 +138,7 @@ def _shown(given: Mapping[str, Any]) -> Any:
 
     asked = {"columns": pairs(given["expert_columns"]), **_columns(given)}
     if given["expert_task"] is None:
-        return read_demonstrations(given["expert"], **asked)
+        return read_demonstrations(given["expert"], task=given["task"], **asked)
     return read_test_tasks(given["expert"], task=given["expert_task"], **asked)
 
 

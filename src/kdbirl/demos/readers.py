@@ -1,5 +1,6 @@
 """`read_demonstrations` and `read_task_bank`: from tables as people have them to validated data."""
 
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.demos.rewards import as_rewards
 from kdbirl.demos.tables import Table, load_table
 from kdbirl.demos.variables import variable
-from kdbirl.errors import InputError, did_you_mean, quoted
+from kdbirl.errors import InputError, KDBIRLWarning, did_you_mean, quoted
 
 
 def read_demonstrations(
@@ -23,6 +24,7 @@ def read_demonstrations(
     step: str | None = "step",
     terminated: str | None = "terminated",
     truncated: str | None = "truncated",
+    task: str | None = None,
     columns: Mapping[str, str] | None = None,
     n_states: int | None = None,
     n_actions: int | None = None,
@@ -38,13 +40,31 @@ def read_demonstrations(
             equal length is a vector. For a vector action of one column give a list, `action=["force"]`.
         episode, step, terminated, truncated: used if present (a name other than the default must be); None: not used.
             Rows are put in order of `step` within their episode.
+        task: a column that may be there and should name one task alone: there is a warning where it names several.
         columns: `{our name: their name}` for tables that call things differently, e.g. `{"action": "act"}`.
         n_states, n_actions, actions: declared counts, or the set of allowed actions; anything outside is an error.
     """
-    wanted = Wanted(state, action, columns, episode=episode, step=step, terminated=terminated, truncated=truncated)
+    optional = {"episode": episode, "step": step, "terminated": terminated, "truncated": truncated}
+    wanted = Wanted(state, action, columns, task=task, **optional)
     table = wanted.load(source)
+    if task is not None and task not in (*wanted.state, *wanted.action):
+        _warn_of_several_tasks(table, wanted.theirs(task))
     data, order = _demonstrations(table, wanted, None, n_states, n_actions, actions, discrete_states)
     return data if order is None else data.take(order)
+
+
+def _warn_of_several_tasks(table: Table, task: str) -> None:
+    """Rows of several tasks that are read as those of one are seldom meant."""
+    if task not in table.frame.columns or table.frame.schema[task].is_nested():
+        return
+    found = table.frame[task].drop_nulls().n_unique()
+    if found > 1:
+        warnings.warn(
+            f"{table.name}: column {quoted(task)} names {found} tasks, and all rows are taken as those of one. For a "
+            "posterior of each: kb.read_test_tasks, or --expert-task of kdbirl fit.",
+            KDBIRLWarning,
+            stacklevel=3,
+        )
 
 
 def read_task_bank(
