@@ -5,10 +5,16 @@ import re
 from collections.abc import Iterable
 
 LONGEST_NAME, MOST_COMPARED = 60, 200  # a file may have a name as long as a book, and very many
+LONGEST_MESSAGE = 2000  # beyond it long words are shown in part
+LONG_WORD = re.compile(r"\S{200,}")
 
 
 class KDBIRLError(Exception):
     """Anything this package raises on purpose; the command line prints it as one sentence."""
+
+    def __str__(self) -> str:
+        """The message, of which what somebody's file put into it is shown in part where it is as long as a book."""
+        return readable(super().__str__())
 
 
 class InputError(KDBIRLError, ValueError):
@@ -49,6 +55,16 @@ class IdentifiabilityWarning(KDBIRLWarning):
 
 def _shortened(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
+
+
+def readable(message: str) -> str:
+    """A message that somebody can read: of a long one the beginnings of its long words, and its two ends."""
+    if len(message) > LONGEST_MESSAGE:
+        message = LONG_WORD.sub(lambda word: _shortened(word[0]), message)
+    if len(message) > LONGEST_MESSAGE:
+        half = LONGEST_MESSAGE // 2
+        message = f"{message[:half]} ... {message[-half:]}"
+    return message
 
 
 def quoted(value: object) -> str:

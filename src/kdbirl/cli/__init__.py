@@ -24,7 +24,7 @@ from kdbirl.cli.report import report
 from kdbirl.cli.reproduce import reproduce
 from kdbirl.cli.saying import printable
 from kdbirl.cli.studio import studio
-from kdbirl.errors import Interrupted, KDBIRLError, KDBIRLWarning
+from kdbirl.errors import Interrupted, KDBIRLError, KDBIRLWarning, readable
 
 INTERRUPTED = 130  # what shells call a program that Ctrl-C has ended
 
@@ -168,4 +168,4 @@ def _one_line(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    print(f"kdbirl: warning: {printable(' '.join(str(message).split()))}", file=file or sys.stderr)
+    print(f"kdbirl: warning: {printable(readable(' '.join(str(message).split())))}", file=file or sys.stderr)
