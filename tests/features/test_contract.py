@@ -217,6 +217,15 @@ def test_distinct_rows_and_their_index_give_all_rows(case: Case) -> None:
         assert len(features) == len({*zip(case.rows.states.tolist(), actions.tolist(), strict=True)}) < 40
 
 
+@pytest.mark.parametrize("actions", [None, [1, 0, 1, 0, 1]])
+def test_discrete_rows_of_which_none_repeats_come_back_as_they_stand(actions: list[int] | None) -> None:
+    """Callers use the features without the index then."""
+    rows = Demonstrations([4, 2, 0, 3, 1], actions, n_states=5)
+    features, index = OneHotStates().fit(rows).distinct(rows)
+    np.testing.assert_array_equal(features, np.eye(5)[[4, 2, 0, 3, 1]])
+    np.testing.assert_array_equal(index, np.arange(5))
+
+
 @named(CASES)
 @pytest.mark.parametrize("other", [OneHotStates(), Standardize(), Identity() + Identity()], ids=repr)
 def test_the_widths_of_a_sum_add_up(case: Case, other: FeatureMap) -> None:

@@ -34,12 +34,14 @@ def test_weighed_features(features):
     assert prior.sd**2 == pytest.approx(variance, rel=1e-12)
 
 
-def test_features_of_states_and_actions_repeat_with_their_rows():
-    """Discrete rows are collapsed first; the answer is that of every row by itself."""
+@pytest.mark.parametrize("n_states", [3, 30])
+def test_features_of_states_and_actions_repeat_with_their_rows(n_states):
+    """Discrete rows are collapsed first; the answer is that of every row by itself. Of 60 pairs none may repeat."""
     rng = np.random.default_rng(0)
-    states, actions, tasks = rng.integers(0, 3, 60), rng.integers(0, 2, 60), np.repeat([0, 1, 2], 20)
-    phi, rewards = rng.normal(size=(3, 2, 4)), rng.normal(size=(3, 4))
-    bank = kb.TaskBank.from_arrays(states, actions, tasks, rewards, n_states=3, n_actions=2)
+    states, actions = np.divmod(rng.permutation(60) % (2 * n_states), 2)
+    tasks = np.repeat([0, 1, 2], 20)
+    phi, rewards = rng.normal(size=(n_states, 2, 4)), rng.normal(size=(3, 4))
+    bank = kb.TaskBank.from_arrays(states, actions, tasks, rewards, n_states=n_states, n_actions=2)
     features = kb.Function(
         lambda s, a: phi[np.asarray(s).reshape(-1).astype(int), np.asarray(a).reshape(-1).astype(int)]
     )

@@ -1,5 +1,6 @@
 """Independence Metropolis: the proposal's density is that of its draws, and the chain's bookkeeping is right."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
@@ -202,6 +203,24 @@ def test_starting_points_are_weighed_by_the_proposals_that_the_chains_use() -> N
     np.testing.assert_allclose(found.lp.reshape(1, -1), now.lp, rtol=1e-12)
     np.testing.assert_array_equal(found.rewards.reshape(now.rewards.shape), now.rewards)
     assert effective_share(now.logs)[0] > 0.4
+
+
+@float64
+@pytest.mark.parametrize("name", ["corner", "bimodal", "normal"])
+def test_weights_are_the_posterior_over_the_whole_proposal(name: str) -> None:
+    """log p(x) + power log p(expert | R) - log g(x), where a tenth of g is the prior p itself."""
+    problem = setting(name).problem
+    run = _Run(_Stack.of([problem.target]), problem.target, problem.prior, [np.random.default_rng(0)])
+    run.fit()
+    points = np.concatenate([run._drawn(50)[0], np.full((1, problem.target.size), 6.0)])  # where there is no kernel
+    found = run._evaluated(points[None])
+    log_prior = stats.norm.logpdf(points).sum(axis=1)
+    kernels = log_density(run._each[0]._replace(share=np.asarray(0.0)), points, log_prior)
+    proposal = np.logaddexp(np.log(0.9) + kernels, np.log(0.1) + log_prior)
+    likelihood = [
+        float(problem.target.power * problem.target.likelihood(jnp.asarray(reward))) for reward in found.rewards[0]
+    ]
+    np.testing.assert_allclose(found.logs[0], log_prior + likelihood - proposal, rtol=1e-9, atol=1e-9)
 
 
 def test_the_same_task_twice_is_two_chains_of_it() -> None:

@@ -80,7 +80,8 @@ class FeatureMap(ABC):
         """(features of the distinct rows, index): `features[index]` equals `self(demonstrations)`.
 
         Rows of discrete states and actions are collapsed *before* they are mapped: a million rows over 700 one-hot
-        states need no matrix of a million by 700. Other rows are not compared, and come back one by one.
+        states need no matrix of a million by 700. Other rows are not compared, and these, like discrete ones of which none
+        repeats, come back as they stand: the index then counts from 0.
         """
         rows = _rows(demonstrations)
         if not rows.discrete_states or not (rows.actions is None or rows.discrete_actions):
@@ -90,6 +91,8 @@ class FeatureMap(ABC):
             levels, action = np.unique(rows.actions, return_inverse=True)
             pair = pair * len(levels) + action  # of ranks and not of codes, whose product might overflow
         _, first, index = np.unique(pair, return_index=True, return_inverse=True)
+        if len(first) == rows.n_rows:  # callers then use the rows without the index
+            return self(rows), np.arange(rows.n_rows)
         return self(rows.take(first)), index.astype(np.int64)
 
     def of_pairs(
