@@ -80,8 +80,8 @@ class FeatureMap(ABC):
         """(features of the distinct rows, index): `features[index]` equals `self(demonstrations)`.
 
         Rows of discrete states and actions are collapsed *before* they are mapped: a million rows over 700 one-hot
-        states need no matrix of a million by 700. Other rows are not compared, and these, like discrete ones of which none
-        repeats, come back as they stand: the index then counts from 0.
+        states need no matrix of a million by 700. Other rows are not compared. They come back as they stand, like
+        discrete ones of which none repeats: the index then counts from 0.
         """
         rows = _rows(demonstrations)
         if not rows.discrete_states or not (rows.actions is None or rows.discrete_actions):
