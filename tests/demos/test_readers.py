@@ -226,14 +226,16 @@ class TestOtherColumns:
         with pytest.warns(KDBIRLWarning, match=r"column 'task' names 2 tasks, .* kb.read_test_tasks, or --expert-task"):
             pooled = read_demonstrations(frame, state="x", task="task")
         assert pooled == read_demonstrations(self.FRAME, state="x")
-        with pytest.warns(KDBIRLWarning, match="column 'episode' names 2 tasks"):
-            read_demonstrations(frame, state="x", task="task", columns={"task": "episode"})
+        with pytest.warns(KDBIRLWarning, match="column 'who' names 2 tasks"):
+            read_demonstrations(frame.rename({"task": "who"}), state="x", task="task", columns={"task": "who"})
 
     def test_one_task_by_name_is_no_reason_to_warn(self) -> None:
         frame = self.FRAME.with_columns(task=pl.Series(["a", "b", "a", "c"]))
         read_demonstrations(frame.with_columns(task=pl.lit("a")), state="x", task="task")
         read_demonstrations(self.FRAME, state="x", task="task")
         read_demonstrations(frame, state="task", task="task")
+        read_demonstrations(frame, state="x", action="a", task="task", columns={"a": "task"})
+        read_demonstrations(frame, state="x", episode="task", task="task")
 
     def test_mapping_of_something_else(self) -> None:
         with pytest.raises(InputError, match=r"columns: 'poition' is not a column that was asked for. Did you mean"):

@@ -5,14 +5,16 @@ from functools import reduce
 import numpy as np
 import polars as pl
 import pytest
+from scipy import stats
 
 import kdbirl as kb
-from kdbirl.demos import piece_summary, row_sampling, row_source
+from kdbirl.demos import piece_summary, row_sampling, row_source, variable_facts
 from kdbirl.demos.bank_summary import BankSummary
 from kdbirl.demos.piece_reading import summarise_piece
 from kdbirl.demos.piece_summary import PieceSummary
 from kdbirl.demos.row_sampling import RUN, keys, some_episodes
 from kdbirl.demos.tables import Part, Table
+from kdbirl.errors import InputError
 
 REWARDS = {"0": [0.0], "1": [1.0], "2": [2.0]}
 
@@ -76,3 +78,36 @@ def test_plays_do_not_depend_on_how_pieces_are_merged(kind, tmp_path, monkeypatc
         np.testing.assert_array_equal(other.demonstrations.states, plays[0].demonstrations.states)
         np.testing.assert_array_equal(other.demonstrations.episodes, plays[0].demonstrations.episodes)
         np.testing.assert_array_equal(other.tasks, plays[0].tasks)
+
+
+@pytest.mark.parametrize("discrete", [True, False])
+def test_the_sample_of_many_small_blocks_is_that_of_all_rows(discrete, tmp_path, monkeypatch):
+    """Blocks are counted at first, and are as large as each other: each must draw for itself."""
+    monkeypatch.setattr(piece_summary, "DISTINCT_KEPT", 50)
+    monkeypatch.setattr(row_sampling, "ROWS_SAMPLED", 1000)
+    monkeypatch.setattr(row_sampling, "FEWEST_OF_A_TASK", 5)
+    monkeypatch.setattr(row_source, "PIECE_ROWS", 60)
+    rng = np.random.default_rng(0)
+    x = rng.permutation(6000) if discrete else rng.normal(size=6000)
+    frame = pl.DataFrame({"task": rng.integers(0, 3, 6000), "x": x})
+    frame.write_parquet(tmp_path / "rows.parquet", row_group_size=60)
+    bank = kb.stream_task_bank(tmp_path / "rows.parquet", rewards=REWARDS, state="x", block_rows=5)
+    found = bank.summary(0)
+    assert not found.exact
+    sample = found.rows.demonstrations.states[:, 0]
+    assert 500 < len(sample) < 4000
+    assert stats.ks_2samp(sample, x).pvalue > 1e-3  # was below 1e-30
+    np.testing.assert_allclose(np.bincount(found.rows.tasks, found.weights), np.bincount(frame["task"]))
+
+
+def test_discrete_states_below_zero_are_told_apart_up_to_a_number(tmp_path, monkeypatch):
+    """They are numbered by their rank, which a block alone does not know."""
+    monkeypatch.setattr(piece_summary, "DISTINCT_KEPT", 50)
+    monkeypatch.setattr(variable_facts, "MOST_LEVELS", 100)
+    frame = pl.DataFrame({"task": np.arange(600) % 3, "cell": np.arange(600) - 300})
+    frame.write_parquet(tmp_path / "rows.parquet", row_group_size=60)
+    given = {"rewards": REWARDS, "state": "cell", "discrete_states": True}
+    with pytest.raises(InputError, match=r"Column 'cell': .* 100 discrete states apart .* Number them from 0"):
+        kb.stream_task_bank(tmp_path / "rows.parquet", **given).summary(0)
+    frame.with_columns(pl.col("cell") + 300).write_parquet(tmp_path / "rows.parquet", row_group_size=60)
+    assert kb.stream_task_bank(tmp_path / "rows.parquet", **given).summary(0).n_rows == 600

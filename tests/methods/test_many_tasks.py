@@ -98,6 +98,41 @@ def test_a_task_does_not_depend_on_the_others(model, experts, found):
     assert not np.isin(other.of("task 1").draws, found.of("task 1").draws).all()
 
 
+@float64
+def test_a_companion_far_away_does_not_change_the_form_of_the_sums(experts):
+    """Only the far one's sums span more than a double's range."""
+    bank, _ = continuous(tasks=10, rows=30, q=2)
+    model = kb.KDBIRL(prior=kb.Normal(0, 1), features=kb.Identity(), bandwidth=(0.3, 0.06)).fit(bank)
+    far = kb.Demonstrations(states=experts["task 1"].states + 60.0)
+    alone = model.posteriors({"a": experts["task 0"]}, seed=1)
+    both = model.posteriors({"far": far, "a": experts["task 0"]}, seed=1)
+    np.testing.assert_array_equal(both.of("a").draws, alone.of("a").draws)
+    rows = {"far": far.states, "a": experts["task 0"].states}
+    of = likelihood_of_each(model.fitted.ckde, rows, np.array([0.3]), 0.06, model.fitted.prior.box)
+    assert (of("a").numerator.matrix_form, of("far").numerator.matrix_form) == (True, False)
+
+
+def test_a_lone_row_is_as_in_company_where_actions_are_conditioned_on_states():
+    """Its one denominator is its own, not everybody's."""
+    rng = np.random.default_rng(3)
+    rewards, tasks = rng.uniform(0, 1, (12, 2)), np.repeat(np.arange(12), 15)
+    states, actions = rng.normal(size=(180, 2)) + 2 * rewards[tasks], rng.integers(0, 2, 180)
+    bank = kb.TaskBank.from_arrays(states, actions, tasks, rewards)
+    model = kb.KDBIRL(prior=kb.Uniform(0, 1), bandwidth=(0.7, 0.3), conditional="action").fit(bank)
+    one, five = (kb.Demonstrations(rng.normal(size=(n, 2)) + 1, np.arange(n) % 2) for n in (1, 5))
+    alone, both = model.posteriors({"one": one}, seed=0), model.posteriors({"one": one, "five": five}, seed=0)
+    np.testing.assert_array_equal(both.of("one").draws, alone.of("one").draws)
+
+
+def test_task_names_are_the_labels_of_tables():
+    rows = kb.Demonstrations(states=np.zeros((3, 2)))
+    assert list(many_tasks.named_experts(rows, np.array([2.0, 1.0, 2.0]))) == ["2", "1"]
+    assert list(many_tasks.named_experts(rows, ["01", "1", "01"])) == ["01", "1"]
+    for missing in (["a", None, "a"], [None, None, 1], np.array([1.0, np.nan, 1.0])):
+        with pytest.raises(InputError, match=r"tasks: row \d is missing \((None|nan)\)"):
+            many_tasks.named_experts(rows, missing)
+
+
 def test_rows_with_task_names_and_lists_are_accepted_too(model, experts, found):
     parts = list(experts.values())
     rows = kb.Demonstrations(states=np.concatenate([part.states for part in parts]))

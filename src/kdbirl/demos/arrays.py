@@ -47,13 +47,13 @@ def as_array(values: Any, what: str) -> np.ndarray:
     if array.size == 0:
         raise InputError(f"{what}: there are no columns; at least one is needed.")
     if is_text(array):
-        _refuse_missing_labels(values if isinstance(values, list | tuple) else array, what)
+        refuse_missing_labels(values if isinstance(values, list | tuple) else array, what)
     return array
 
 
-def _refuse_missing_labels(values: Any, what: str) -> None:
-    """None and NaN among text would become labels of their own: 'None', 'nan'."""
-    if isinstance(values, np.ndarray) and values.dtype.kind != "O":
+def refuse_missing_labels(values: Any, what: str) -> None:
+    """None and NaN would become labels of their own: 'None', 'nan'."""
+    if isinstance(values, np.ndarray) and values.dtype.kind not in "Of":
         return
     for row, value in enumerate(values):
         if value is None or (isinstance(value, float) and value != value):

@@ -54,7 +54,7 @@ class _Pass:
         """
         counted = CountedRows(self.bank, self.seed)
         for piece, block in self._in_order(self._only_block, pieces):
-            if block is not None and not counted.add(*block):
+            if block is not None and not counted.add(*block, (piece, 0)):
                 return counted.summary(), pieces[piece:]
         return counted.summary(), pieces[len(pieces) :]
 

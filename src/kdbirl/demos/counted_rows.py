@@ -23,6 +23,7 @@ class CountedRows:
     def __init__(self, bank: StreamedBank, seed: int) -> None:
         self.bank, self.seed = bank, seed
         self.tally, self.plays = GridTally(bank.roles.task_and_variables), list[pl.DataFrame]()
+        self.place: tuple[int, int] | None = None
 
     @staticmethod
     def suits(bank: StreamedBank) -> bool:
@@ -31,8 +32,8 @@ class CountedRows:
         whole = all(schema[name].is_integer() for name in roles.task_and_variables)
         return whole and roles.task not in roles.variables
 
-    def add(self, rows: pl.DataFrame, plays: pl.DataFrame) -> bool:
-        """Count a block's rows, and keep its `plays_of`.
+    def add(self, rows: pl.DataFrame, plays: pl.DataFrame, place: tuple[int, int]) -> bool:
+        """Count a block's rows, and keep its `plays_of`; `place` is that of its first row.
 
         False, and nothing is counted, where they are no whole numbers, or too many distinct ones together with those
         that are here.
@@ -42,6 +43,7 @@ class CountedRows:
         if not may_be_kept(self.tally.distinct):
             self.tally.take_back(rows)
             return False
+        self.place = self.place or place
         labels = plays[self.bank.roles.task].cast(pl.Int64)  # as in all other files
         self.plays.append(plays.clone().replace_column(plays.get_column_index(labels.name), labels))
         if many_plays(sum(part.height for part in self.plays)):
@@ -51,7 +53,7 @@ class CountedRows:
     def summary(self) -> PieceSummary | None:
         """What the rows tell; None where none are counted."""
         bank, grid = self.bank, self.tally.grid
-        if not self.plays or grid is None:
+        if self.place is None or grid is None:
             return None
         codes, low = self._codes()
         of_label = grid.of_first
@@ -71,6 +73,7 @@ class CountedRows:
             seed=self.seed,
             variables=bank.roles.kinds,
             n_rows=bank.source.n_rows,
+            place=self.place,
         )
 
     def _all_plays(self) -> pl.DataFrame:

@@ -35,11 +35,11 @@ def _summaries(bank: StreamedBank, piece: int, seed: int) -> Iterator[PieceSumma
     counted, suits = CountedRows(bank, seed), CountedRows.suits(bank)
     for table, first in blocks_of(bank, piece):
         plays = plays_of(bank, table, piece, first, seed)
-        if suits and counted.add(table.frame, plays):
+        if suits and counted.add(table.frame, plays, (piece, first)):
             continue
         yield counted.summary()
         counted = CountedRows(bank, seed)
-        if not (suits and counted.add(table.frame, plays)):
+        if not (suits and counted.add(table.frame, plays, (piece, first))):
             yield _summarised(bank, table, plays, piece, first, seed)
             counted = CountedRows(bank, seed)
     yield counted.summary()
@@ -72,7 +72,8 @@ def _summarised(
         sample = placed[kept].with_columns(pl.Series(KEY, key[kept])).select(TASK, KEY, *chosen)
         cover = cover_of(placed, with_levels(facts, variables))
     plays = plays.hstack([pl.Series(TASK, tasks[plays[ROW].to_numpy() - first])])
-    return PieceSummary(rows_per_task, unknown, facts, distinct, sample, rates, cover, plays, seed, variables, n_rows)
+    found = rows_per_task, unknown, facts, distinct, sample, rates, cover, plays
+    return PieceSummary(*found, seed, variables, n_rows, (piece, first))
 
 
 def _tasks_of(bank: StreamedBank, table: Table) -> tuple[Int[np.ndarray, " rows"], tuple[str, ...]]:

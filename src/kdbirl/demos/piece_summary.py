@@ -29,6 +29,7 @@ class PieceSummary:
     distinct: the rows as counts of the distinct ones, while these are few; else None, and then
     sample: rows with keys below `rates (K,)`; cover: for each level of a column some row that has it.
     plays: rows in whole episodes. All as they stand in the table, with the task's number.
+    place: the piece of the first of the rows, and how many rows of it stand before.
     """
 
     rows_per_task: Int[np.ndarray, " K"]
@@ -42,6 +43,7 @@ class PieceSummary:
     seed: int
     variables: tuple[tuple[str, ...], ...]
     n_rows: int | None
+    place: tuple[int, int]
 
     def merged(self, other: "PieceSummary") -> "PieceSummary":
         """Of both; merging is associative, in the order of the pieces."""
@@ -78,7 +80,7 @@ class PieceSummary:
         if self.distinct is None:
             return self
         frame, rates = _as_frame(self.distinct), rates_of(self.rows_per_task, self.n_rows)
-        rng = np.random.default_rng([self.seed, int(self.rows_per_task.sum()), frame.height])
+        rng = np.random.default_rng([self.seed, 4, *self.place])  # other rows, other draws
         drawn = rng.binomial(frame[WEIGHT].to_numpy(), rates[frame[TASK].to_numpy()])
         index = np.repeat(np.arange(len(drawn)), drawn)
         sample = frame[index].drop(WEIGHT)

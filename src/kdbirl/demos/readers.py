@@ -46,16 +46,16 @@ def read_demonstrations(
     """
     optional = {"episode": episode, "step": step, "terminated": terminated, "truncated": truncated}
     wanted = Wanted(state, action, columns, task=task, **optional)
-    table = wanted.load(source)
-    if task is not None and task not in (*wanted.state, *wanted.action):
-        _warn_of_several_tasks(table, wanted.theirs(task))
+    table, used = wanted.load(source), (*wanted.state, *wanted.action, *optional.values())
+    if task is not None:
+        _warn_of_several_tasks(table, wanted.theirs(task), {wanted.theirs(name) for name in used if name is not None})
     data, order = _demonstrations(table, wanted, None, n_states, n_actions, actions, discrete_states)
     return data if order is None else data.take(order)
 
 
-def _warn_of_several_tasks(table: Table, task: str) -> None:
-    """Rows of several tasks that are read as those of one are seldom meant."""
-    if task not in table.frame.columns or table.frame.schema[task].is_nested():
+def _warn_of_several_tasks(table: Table, task: str, used: Collection[str]) -> None:
+    """Rows of several tasks that are read as those of one are seldom meant; a column may be used for something else."""
+    if task in used or task not in table.frame.columns or table.frame.schema[task].is_nested():
         return
     found = table.frame[task].drop_nulls().n_unique()
     if found > 1:

@@ -17,6 +17,20 @@ def label_of(value: Any) -> str:
     return str(value)
 
 
+def labels_of_rows(values: Any, what: str) -> np.ndarray:
+    """The label of each row as text; a missing one is named."""
+    array = arrays.as_array(values, what)
+    arrays.refuse_missing_labels(array, what)
+    labels, inverse = _distinct_labels(array)
+    return np.array(labels)[inverse]
+
+
+def _distinct_labels(array: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """Those of all rows, and which of them each row has: a million rows cost one sort."""
+    levels, inverse = np.unique(array.astype(str) if arrays.is_text(array) else array, return_inverse=True)
+    return [label_of(level) for level in levels], inverse
+
+
 def are_labels(rewards: Any, names: Sequence[Any]) -> bool:
     """Do integer tasks mean labels, not positions? Yes, where the rewards name their tasks or the names are numbers."""
     named = isinstance(rewards, Mapping) or (arrays.is_frame(rewards) and "task" in arrays.collected(rewards).columns)
@@ -115,13 +129,11 @@ def _named(labels: Sequence[str], chosen: np.ndarray) -> str:
 
 
 def _codes_of_labels(array: np.ndarray, labels: Sequence[str]) -> Int[np.ndarray, " rows"]:
-    # Text as it stands; numbers once per distinct value, so that a million rows cost one sort.
-    values = array.astype(str) if arrays.is_text(array) else array
-    levels, inverse = np.unique(values, return_inverse=True)
+    found, inverse = _distinct_labels(array)
     position = {label: k for k, label in enumerate(labels)}
-    lookup = np.array([position.get(label_of(level), -1) for level in levels], dtype=np.int64)
+    lookup = np.array([position.get(label, -1) for label in found], dtype=np.int64)
     if (lookup < 0).any():
-        unknown = label_of(levels[int((lookup < 0).argmax())])
+        unknown = found[int((lookup < 0).argmax())]
         raise InputError(
             f"Task {unknown!r} has rows but no reward; add it to the rewards.{did_you_mean(unknown, labels)}"
         )

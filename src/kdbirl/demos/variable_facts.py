@@ -19,6 +19,7 @@ from kdbirl.demos.moments import Moments
 from kdbirl.demos.streamed_bank import Roles
 from kdbirl.demos.tables import Table
 from kdbirl.demos.variables import variable
+from kdbirl.errors import InputError, quoted
 
 MOST_LEVELS = 10_000  # distinct whole numbers of a column that are kept; a column with more is a measurement
 
@@ -131,7 +132,12 @@ class Coding:
         if not is_discrete and discrete is None and len(asked) == 1:
             is_discrete = declared is not None or (not is_state and looks_discrete)
         negative = facts.moments is not None and facts.moments.low[0] < 0
-        if is_discrete and negative and declared is None and given is None and facts.levels[0] is not None:
+        if is_discrete and negative and declared is None and given is None:
+            if facts.levels[0] is None:
+                raise InputError(
+                    f"Column {quoted(asked[0])}: a bank that is read block by block can tell {MOST_LEVELS:,} discrete "
+                    f"{kind}s apart where they are not counted from 0, and here are more. Number them from 0."
+                )
             labels = tuple(str(level) for level in facts.levels[0])
         return cls(kind, asked, names or asked, declared, given, is_discrete, single, labels)
 

@@ -264,9 +264,10 @@ class CKDE:
 
         sum_k exp(table_k - max) exp(b_k - max) is at least exp(-range) if *one* of the two ranges is small.
         """
-        tables = (numerator, denominator)
-        if max(float((t.max(axis=1) - t.min(axis=1)).max()) for t in tables) < LARGEST_SAFE_RANGE:
-            return True
+        return tables_are_narrow(numerator, denominator) or self.rewards_are_narrow(h_reward, box)
+
+    def rewards_are_narrow(self, h_reward: float, box: tuple[np.ndarray, np.ndarray]) -> bool:
+        """Whether b(R) spans less than a double's range for R in the box."""
         return reward_kernel_range(self.reward_kernel, self.task_rewards, h_reward, box) < LARGEST_SAFE_RANGE
 
     def out_of_reach(self, rows: np.ndarray, h: np.ndarray) -> str:
@@ -276,6 +277,11 @@ class CKDE:
             f"No training row is within reach of expert row {shown} ({len(rows)} in all): the kernel is zero there for "
             f"h = {widths}. Use a wider h, a kernel without an edge (gaussian or laplace), or leave these rows out."
         )
+
+
+def tables_are_narrow(*tables: Float[np.ndarray, "_ K"]) -> bool:
+    """Whether every row of the tables spans less than a double's range."""
+    return max(float((table.max(axis=1) - table.min(axis=1)).max()) for table in tables) < LARGEST_SAFE_RANGE
 
 
 def _padded(table: np.ndarray, missing: int) -> np.ndarray:

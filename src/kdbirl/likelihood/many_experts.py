@@ -1,13 +1,14 @@
 """The likelihoods of many experts over one bank: one table of kernel sums over all their distinct rows."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from kdbirl.errors import InputError
-from kdbirl.likelihood.ckde import CKDE, CKDELikelihood, TaskMixture
+from kdbirl.likelihood.ckde import CKDE, CKDELikelihood, TaskMixture, tables_are_narrow
 from kdbirl.likelihood.distinct import distinct_rows
 from kdbirl.likelihood.kernel_sums import rounded_up
 from kdbirl.precision import float64
@@ -25,7 +26,7 @@ def likelihood_of_each(
     box: tuple[np.ndarray, np.ndarray],
     progress: Progress | None = None,
 ) -> Callable[[str], CKDELikelihood]:
-    """As `CKDE.likelihood` of each by its name, with one call of the kernel sums; of one form, padded to few sizes.
+    """As `CKDE.likelihood` of each by its name, with one call of the kernel sums; padded to few sizes.
 
     What is the bank's is the same array in all of them; what is an expert's own is another one at every call.
     """
@@ -37,17 +38,20 @@ def likelihood_of_each(
     for name, own in places.items():
         if not reached[own].all():
             raise InputError(f"Test task {name!r}: {ckde.out_of_reach(np.flatnonzero(~reached[own]), h)}")
-    form = ckde.matrix_form_is_safe(numerator, denominator, h_reward, box)
-    shared = TaskMixture.from_logs(denominator, form) if len(denominator) == 1 else None
+    joint = ckde.conditional == "state-action"
     rewards, width = jnp.asarray(ckde.task_rewards), jnp.asarray(h_reward, dtype=float)
+    narrow_rewards = cache(lambda: ckde.rewards_are_narrow(h_reward, box))
+    shared = cache(lambda form: TaskMixture.from_logs(denominator, form))
 
     def likelihood(name: str) -> CKDELikelihood:
         rows, counts = np.unique(places[name], return_counts=True)
         missing = rounded_up(len(rows), SIZE_BITS) - len(rows)
         padded = np.concatenate([rows, np.repeat(rows[-1:], missing)])
+        own = numerator[padded], denominator if joint else denominator[padded]
+        form = tables_are_narrow(*own) or narrow_rewards()  # by the task's own rows, whatever its company
         return CKDELikelihood(
-            TaskMixture.from_logs(numerator[padded], form),
-            shared or TaskMixture.from_logs(denominator[padded], form),
+            TaskMixture.from_logs(own[0], form),
+            shared(form) if joint else TaskMixture.from_logs(own[1], form),
             jnp.asarray(np.concatenate([counts.astype(float), np.zeros(missing)])),
             rewards,
             width,

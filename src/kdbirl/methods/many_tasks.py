@@ -11,8 +11,10 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from jax import tree
 
 from kdbirl.demos.data import Demonstrations
+from kdbirl.demos.rewards import labels_of_rows
 from kdbirl.diagnosis.identifiability import Identifiability, identify
 from kdbirl.diagnosis.support import Support, assess_support
 from kdbirl.errors import InputError, KDBIRLError
@@ -55,7 +57,7 @@ def named_experts(experts: Any, tasks: Any = None) -> dict[str, Demonstrations]:
     if isinstance(experts, Demonstrations):
         if tasks is None:
             raise InputError("One Demonstrations for many tasks needs tasks=, the task's name of each of its rows.")
-        labels = np.asarray(tasks).astype(str)
+        labels = labels_of_rows(tasks, "tasks")
         if labels.shape != (experts.n_rows,):
             raise InputError(f"tasks has shape {labels.shape}; expected ({experts.n_rows},): a name for each row.")
         return {str(name): experts.take(np.flatnonzero(labels == name)) for name in dict.fromkeys(labels.tolist())}
@@ -165,10 +167,11 @@ class _Batch:
         finished: Finished,
     ) -> dict[str, Posterior]:
         """The tasks for which the proposals fit."""
-        sizes: dict[int, list[str]] = {}
+        alike: dict[Any, list[str]] = {}  # of one program: as many rows, and sums of the same form
         for name, target in targets.items():
-            sizes.setdefault(target.likelihood.counts.shape[0], []).append(name)  # type: ignore[attr-defined]
-        blocks = [names[i : i + BLOCK] for names in sizes.values() for i in range(0, len(names), BLOCK)]
+            of_rows = target.likelihood.counts.shape[0]  # type: ignore[attr-defined]
+            alike.setdefault((of_rows, tree.structure(target)), []).append(name)
+        blocks = [names[i : i + BLOCK] for names in alike.values() for i in range(0, len(names), BLOCK)]
 
         def of_block(names: Sequence[str]) -> dict[str, Posterior]:
             size = max(2, 1 << (len(names) - 1).bit_length())  # a power of two: few programs are compiled
