@@ -29,6 +29,8 @@ from kdbirl.posterior.target import Target
 from kdbirl.precision import float64
 from kdbirl.progress import Silent
 
+from .problems import setting
+
 Z_LIMIT = 4.5  # of a few dozen comparisons of means and variances: a right sampler is blamed once in 5,000 fresh seeds
 DIRECTIONS = np.linalg.qr(np.array([[1.0, 0.4], [0.0, 1.0], [0.5, -0.3], [-1.0, 0.2], [0.3, 0.3]]))[0].T
 
@@ -298,3 +300,11 @@ def test_the_bound_is_the_lowest_that_costs_a_tenth_of_the_allowed_error(highest
     assert share == pytest.approx(np.minimum(np.exp(ratios - bound), 1).mean())
     with pytest.raises(GridUnsuitable, match="zero at every draw"):
         _bound(np.full(3, -np.inf))
+
+
+@pytest.mark.parametrize("draws", [1, 5, 60])
+def test_few_draws_are_as_many_as_asked_for(draws: int) -> None:
+    """Where the acceptance falls as more is drawn, at least some more are."""
+    for seed in range(6):
+        found = Grid(draws=draws, chains=1).sample(setting("compact").problem, seed, Silent())
+        assert found.draws.shape == (1, draws, setting("compact").problem.target.size)

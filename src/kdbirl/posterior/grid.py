@@ -188,7 +188,7 @@ def _corrected_draws(
     if share < 0.02:
         raise GridUnsuitable(f"The grid of {len(tree.leaves)} cells fits the density badly (acceptance {share:.1%}).")
     while len(points) * share < count * 1.05 + 50:
-        more, cells = tree.draw(rng, int(count * 1.1 / share) - len(points) + 100)
+        more, cells = tree.draw(rng, max(int(count * 1.1 / share) - len(points), 0) + 100)
         points, ratios = (
             np.concatenate([points, more]),
             np.concatenate([ratios, density(more) - tree.predict(cells, more)]),
