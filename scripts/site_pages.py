@@ -25,6 +25,7 @@ FOLDERS = {
     "evaluation": "how good is it: the expected value difference",
     "report": "plots",
     "checkpoints": "long work that can be interrupted",
+    "errors": "what is raised on purpose, and warnings",
 }
 
 

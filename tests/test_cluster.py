@@ -17,7 +17,7 @@ from kdbirl.cluster import Cluster, connected, local_client
 from kdbirl.demos.bank_summary import BankSummary
 from kdbirl.demos.dask_rows import DaskRows
 from kdbirl.demos.stream_reader import stream_task_bank
-from kdbirl.errors import InputError
+from kdbirl.errors import InputError, KDBIRLWarning
 from kdbirl.evaluation.contenders import Budget
 from kdbirl.experiments.cell_store import CellStore
 from kdbirl.experiments.comparison import Comparison
@@ -97,6 +97,12 @@ def joined(first: str, second: str) -> str:
 
 def text(value: int) -> str:
     return str(value)
+
+
+def test_a_cluster_without_workers_is_said():
+    """It is no error: some start workers when there is work."""
+    with local_client(0) as empty, pytest.warns(KDBIRLWarning, match="no workers yet, .* dask worker tcp://127.0.0.1:"):
+        assert Cluster.of(empty)._in_flight() == 3
 
 
 def test_workers_are_other_processes_with_one_thread_each(client):

@@ -35,6 +35,8 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.envs.sepsis import SepsisSim as SepsisSim
     from kdbirl.envs.simulator import Simulator as Simulator
     from kdbirl.envs.simulator import TabularSimulator as TabularSimulator
+    from kdbirl.errors import KDBIRLError as KDBIRLError
+    from kdbirl.errors import KDBIRLWarning as KDBIRLWarning
     from kdbirl.evaluation.diagnose import diagnose as diagnose
     from kdbirl.evaluation.evd import evd as evd
     from kdbirl.evaluation.evd_objective import evd_objective as evd_objective
@@ -149,6 +151,8 @@ _MODULE_OF = {
     "SepsisSim": "kdbirl.envs.sepsis",
     "Simulator": "kdbirl.envs.simulator",
     "TabularSimulator": "kdbirl.envs.simulator",
+    "KDBIRLError": "kdbirl.errors",
+    "KDBIRLWarning": "kdbirl.errors",
     "diagnose": "kdbirl.evaluation.diagnose",
     "evd": "kdbirl.evaluation.evd",
     "evd_objective": "kdbirl.evaluation.evd_objective",

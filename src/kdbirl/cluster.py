@@ -7,6 +7,7 @@ that some worker holds: when a worker dies, Dask computes again what was lost. T
 """
 
 import re
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from kdbirl.errors import InputError, KDBIRLError, MissingDependency
+from kdbirl.errors import InputError, KDBIRLError, KDBIRLWarning, MissingDependency
 from kdbirl.progress import Progress, Silent
 from kdbirl.threads import one_core
 
@@ -176,7 +177,14 @@ class Cluster:
         return self.client.submit(_on_one_core, function, *arguments, key=key, pure=False)
 
     def _in_flight(self) -> int:
-        return IN_FLIGHT * max(sum(self.client.nthreads().values()), 1)
+        threads = sum(self.client.nthreads().values())
+        if not threads:  # not an error: some clusters start workers when there is work
+            warnings.warn(
+                f"The cluster has no workers yet, and work waits for one: dask worker {self.client.scheduler.address}",
+                KDBIRLWarning,
+                stacklevel=4,
+            )
+        return IN_FLIGHT * max(threads, 1)
 
     def _wait(self, future: Any) -> None:
         if future.exception() is not None:  # which waits, and moves no result

@@ -10,7 +10,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,16 @@ ASKED = "asked.json"
 PRESENTATION = ("as_json", "quiet", "show")
 
 
+def _nobody(text: str) -> None:
+    """Hears it."""
+
+
 @contextmanager
-def resumable(directory: Path, asked: Mapping[str, Any]) -> Iterator[None]:
-    """Make `directory`, or whatever has that name when it is done, with checkpoints in `DIR.unfinished`."""
+def resumable(directory: Path, asked: Mapping[str, Any], tell: Callable[[str], None] = _nobody) -> Iterator[None]:
+    """Make `directory`, or whatever has that name when it is done, with checkpoints in `DIR.unfinished`.
+
+    tell: how to say that work goes on.
+    """
     place = directory.absolute().with_name(f"{directory.absolute().name}.unfinished")
     shown = directory.with_name(place.name)
     _make(place, shown)
@@ -34,10 +41,12 @@ def resumable(directory: Path, asked: Mapping[str, Any]) -> Iterator[None]:
             for left in place.parent.glob(f".{_literal(directory.absolute().name)}.*.unfinished"):
                 _remove(left)  # what a killed process was writing: we alone are at it now
             _same_request(place / ASKED, json.loads(json.dumps(dict(asked), default=str)), shown)
+            if _has_checkpoints(place):
+                tell(f"Going on from {shown}.")
             with keep_checkpoints(place):
                 yield
         except KeyboardInterrupt as stop:
-            raise Interrupted(f"Stopped. What was done is in {shown}: the same command goes on from there.") from stop
+            raise Interrupted(_stopped(str(shown) if _has_checkpoints(place) else None)) from stop
         except KDBIRLError as problem:
             if not isinstance(problem, FileProblem):  # it would end like this again
                 shutil.rmtree(place, ignore_errors=True)
@@ -45,7 +54,7 @@ def resumable(directory: Path, asked: Mapping[str, Any]) -> Iterator[None]:
         else:
             shutil.rmtree(place, ignore_errors=True)
         finally:
-            if place.is_dir() and not any(place.glob("*.checkpoint")):
+            if place.is_dir() and not _has_checkpoints(place):
                 shutil.rmtree(place, ignore_errors=True)  # nothing is lost
 
 
@@ -83,7 +92,13 @@ def interruptible(kept: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as stop:
-        raise Interrupted(f"Stopped. What was done is in {kept}: the same command goes on from there.") from stop
+        raise Interrupted(_stopped(kept)) from stop
+
+
+def _stopped(kept: str | None) -> str:
+    if kept is None:
+        return "Stopped, before there was anything to keep: the same command starts again."
+    return f"Stopped. What was done is in {kept}: the same command goes on from there."
 
 
 def request_of(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,11 +124,15 @@ def _same_request(path: Path, asked: dict[str, Any], shown: Path) -> None:
     except (OSError, ValueError, TypeError):
         raise FileProblem(f"{shown / ASKED} is damaged; remove {shown} to start again.") from None
     if other:
-        name = other[0]
+        then, now = ("not given" if given.get(other[0]) is None else repr(given[other[0]]) for given in (before, asked))
         raise FileProblem(
-            f"{shown} holds unfinished work with {name}={before.get(name)!r}, and you ask for {asked.get(name)!r}; "
-            "give the command of then to go on, choose another directory, or remove it."
+            f"{shown} holds unfinished work that was asked for otherwise: {other[0]} was {then}, and now is {now}. "
+            f"Give the same options to go on ({ASKED} in it has them all), choose another directory, or remove it."
         )
+
+
+def _has_checkpoints(place: Path) -> bool:
+    return any(place.glob("*.checkpoint"))
 
 
 def _literal(name: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 import kdbirl as kb
 from kdbirl import cli
-from kdbirl.errors import FileProblem
+from kdbirl.errors import FileProblem, Interrupted
 from kdbirl.unfinished import resumable, sole_user
 
 from .test_fit import everything, folder, words  # noqa: F401  (`folder` is a fixture)
@@ -63,8 +63,11 @@ def test_ctrl_c_ends_with_a_sentence_and_the_same_command_goes_on(capsys):
     assert list(Path("run.unfinished").glob("metropolis-*.checkpoint"))
 
     assert cli.run(words(**SLOW | {"seed": 1})) == 2
-    assert "run.unfinished holds unfinished work with seed=0, and you ask for 1" in capsys.readouterr().err
+    assert "work that was asked for otherwise: seed was 0, and now is 1. Give the same" in capsys.readouterr().err
+    assert cli.run(words(**SLOW | {"draws": None})) == 2
+    assert "draws was 200, and now is not given" in capsys.readouterr().err
     assert cli.run(words(**SLOW)) == 0
+    assert "kdbirl: Going on from run.unfinished." in capsys.readouterr().err
     assert not Path("run.unfinished").exists()
     assert cli.run(words(**SLOW | {"out": "whole"})) == 0
     draws = [kb.load_posterior(f"{run}/posterior.nc").draws.tobytes() for run in ("run", "whole")]
@@ -161,3 +164,20 @@ def test_a_damaged_request_is_named(tmp_path):
     damaged = pytest.raises(FileProblem, match=r"asked.json is damaged; remove .*run.unfinished to start again")
     with damaged, resumable(tmp_path / "run", {"seed": 0}):
         pass
+
+
+def test_stopped_before_there_was_anything_to_keep(tmp_path):
+    with (
+        pytest.raises(Interrupted, match="before there was anything to keep"),
+        resumable(tmp_path / "run", {"seed": 0}),
+    ):
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
+    told = []
+    stopped = pytest.raises(Interrupted, match=r"What was done is in .*run.unfinished: the same")
+    with stopped, resumable(tmp_path / "run", {"seed": 0}, told.append):
+        (tmp_path / "run.unfinished" / "x.checkpoint").write_text("")
+        raise KeyboardInterrupt
+    assert told == []
+    with resumable(tmp_path / "run", {"seed": 0}, told.append):
+        assert told == [f"Going on from {tmp_path / 'run.unfinished'}."]

@@ -109,6 +109,12 @@ def test_out_of_reach_names_every_such_row_of_the_expert() -> None:
             ckde.likelihood(np.repeat(expert[1:2], count, axis=0), np.array([0.5]), 1.0, BOX)
 
 
+def test_out_of_reach_of_a_kernel_without_an_edge_is_another_matter() -> None:
+    of = problem(seed=14)
+    with pytest.raises(InputError, match=r"expert row 1 .* This kernel has no edge: these rows have numbers beyond"):
+        estimator(of, GAUSSIAN, GAUSSIAN).likelihood(np.array([[1e300, 0, 0]]), np.array([0.5]), 1.0, BOX)
+
+
 def test_a_label_that_no_task_has_is_out_of_reach_only_without_mismatch() -> None:
     of = problem(seed=15)
     expert = of.expert.copy()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kdbirl.cli import demos_options as options
-from kdbirl.cli.saying import at_home, say
+from kdbirl.cli.saying import at_home, say, telling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +66,8 @@ def demos(
     tasks, origin = _training_rewards(world, rewards, one_per_state, random_rewards, reward_prior, seeds["rewards"])
     expert_temperature = temperature if expert_temperature is None else expert_temperature
     expert_noise = noise if expert_noise is None else expert_noise
-    with resumable(out, request_of(asked)), closing(for_stream(sys.stderr, quiet or as_json)) as progress:
+    silent = quiet or as_json
+    with resumable(out, request_of(asked), telling(silent)), closing(for_stream(sys.stderr, silent)) as progress:
         policies = _policies(world, [truth, *tasks.values()], policy, seeds["training"], progress)
         own_choices = (expert_episodes, horizon, seeds["expert"], expert_temperature, expert_noise)
         expert = _expert(world, truth, policies, *own_choices)

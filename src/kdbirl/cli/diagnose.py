@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kdbirl.cli.saying import at_home, say
+from kdbirl.cli.saying import at_home, say, telling
 
 
 def diagnose(
@@ -45,7 +45,7 @@ def diagnose(
     run = run_of(at_home(run), task)
     place = free_place(run)
     mdp = None if world is None else read_world(at_home(world)).table()
-    with sole_user(run), resumable(run / NAME, request_of(options)):
+    with sole_user(run), resumable(run / NAME, request_of(options), telling(quiet or as_json)):
         posterior, model = load_posterior(run / "posterior.nc"), load_model(run / "model.npz")
         with closing(for_stream(sys.stderr, quiet or as_json)) as progress:
             found = judged(model, posterior, calibrate, sensitivity, plan, mdp, progress)

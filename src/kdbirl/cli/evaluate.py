@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kdbirl.cli.saying import at_home, say
+from kdbirl.cli.saying import at_home, say, telling
 
 if TYPE_CHECKING:
     from kdbirl.envs.world import World
@@ -71,7 +71,8 @@ def evaluate(
     record = read_world(at_home(world))
     mdp, names = record.world(), record.reward_parameters
     truth = as_rewards(record.true_reward, names)[0] if true_reward is None else parse_reward(true_reward, mdp)
-    with sole_user(target.parent), resumable(target.with_suffix(""), request_of(options)):
+    tell = telling(quiet or as_json)
+    with sole_user(target.parent), resumable(target.with_suffix(""), request_of(options), tell):
         posterior = load_posterior(target.with_name("posterior.nc"))
         showing = closing(for_stream(sys.stderr, quiet or as_json))
         with showing as progress, maybe_connected(scheduler, progress) as cluster:

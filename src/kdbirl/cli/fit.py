@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kdbirl.cli import fit_options as options
-from kdbirl.cli.saying import at_home, say
+from kdbirl.cli.saying import at_home, say, telling
 
 if TYPE_CHECKING:
     from kdbirl.methods.kdbirl import KDBIRL
@@ -67,7 +67,7 @@ def fit(
     model, clock, many = _model(given), _Clock(), expert_task is not None
     known = rewards_table(training, rewards, reward)
     sums = out.absolute().with_name(f".{out.absolute().name}.sums")  # kernel sums of a run that was killed
-    with resumable(out, request_of(given)):
+    with resumable(out, request_of(given), telling(quiet or as_json)):
         bank, shown = _bank(given, known, sums), _shown(given)
         clock.lap("read")
         showing = closing(for_stream(sys.stderr, quiet or as_json))

@@ -1,6 +1,7 @@
 """Text for a terminal: names come from files, and a name may hold codes that clear the screen or turn text around."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import typer
@@ -19,6 +20,16 @@ def printable(text: str) -> str:
 def say(text: str, nl: bool = True, err: bool = False) -> None:
     """Print to the standard output, or to that of errors."""
     typer.echo(printable(text), nl=nl, err=err)
+
+
+def telling(quiet: bool) -> Callable[[str], None]:
+    """How to say what stands beside a result: on the output of errors, or not at all."""
+
+    def tell(text: str) -> None:
+        if not quiet:
+            say(f"kdbirl: {text}", err=True)
+
+    return tell
 
 
 def at_home(path: Path) -> Path:

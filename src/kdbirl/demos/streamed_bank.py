@@ -105,7 +105,8 @@ class StreamedBank:
 
     def __repr__(self) -> str:
         rows = "rows" if self.source.n_rows is None else f"{self.source.n_rows:,} rows"
-        return f"StreamedBank({self.n_tasks} tasks, {rows} in {self.source.n_pieces} pieces of {self.source.name})"
+        pieces = "1 piece" if self.source.n_pieces == 1 else f"{self.source.n_pieces} pieces"
+        return f"StreamedBank({self.n_tasks} tasks, {rows} in {pieces}: {self.source.name})"
 
     @property
     def n_tasks(self) -> int:

@@ -273,9 +273,12 @@ class CKDE:
     def out_of_reach(self, rows: np.ndarray, h: np.ndarray) -> str:
         shown = ", ".join(str(r + 1) for r in rows[:5]) + (", ..." if len(rows) > 5 else "")
         widths = ", ".join(f"{value:g}" for value in h)
+        cure = "Use a wider h, a kernel without an edge (gaussian or laplace), or leave these rows out."
+        if not any(part.kernel.compact for part in self.kernel.parts):
+            cure = "This kernel has no edge: these rows have numbers beyond all others. Check them, or leave them out."
         return (
             f"No training row is within reach of expert row {shown} ({len(rows)} in all): the kernel is zero there for "
-            f"h = {widths}. Use a wider h, a kernel without an edge (gaussian or laplace), or leave these rows out."
+            f"h = {widths}. {cure}"
         )
 
 

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int
 
 from kdbirl.cluster import Cluster
 from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.demos.odd_columns import odd_columns
 from kdbirl.demos.streamed_bank import StreamedBank
 from kdbirl.diagnosis.calibration import Calibration
 from kdbirl.diagnosis.identifiability import Identifiability, identify
@@ -251,12 +252,13 @@ class KDBIRL:
     def _choices(self, ckde: CKDE, prior: Prior, training: TrainingRows, features: FeatureMap, seed: int) -> Choices:
         power = None if self.power is None else float(self.power)
         held, bank = ckde.in_memory, training.bank
+        notes = (*training.notes, *odd_columns(training.demonstrations))
         chosen = partial(Choices, held, prior, bank.reward_names, training.plays(features, seed))
         if not asks_for_loto(self.bandwidth):
             fixed = fixed_bandwidths(self.bandwidth, held, seed)
-            return chosen(replace(fixed, notes=(*fixed.notes, *training.notes)), power)
+            return chosen(replace(fixed, notes=(*fixed.notes, *notes)), power)
         start = by_rule(FALLBACK, held, seed)
-        start = replace(start, notes=(*start.notes, *outside_the_prior(prior, bank), *training.notes))
+        start = replace(start, notes=(*start.notes, *outside_the_prior(prior, bank), *notes))
         instead = fallback(self.bandwidth, held, prior, start)
         if instead is not None:
             return chosen(instead, power)

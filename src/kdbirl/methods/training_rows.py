@@ -81,8 +81,12 @@ class TrainingRows:
     @property
     def notes(self) -> tuple[str, ...]:
         """What rules that need rows were given in place of all of them."""
-        if self.summary is None or self.summary.exact:
+        if self.summary is None:
             return ()
+        if self.summary.exact:
+            plays = self.summary.plays.n_rows
+            found = f"streamed: loto sees {plays:,} of {self.summary.n_rows:,} rows, in whole episodes"
+            return (found,) if plays < self.summary.n_rows else ()
         shown = f"{len(self.summary.weights):,} sampled rows stand for {self.summary.n_rows:,}"
         return (f"streamed: where a rule needs training rows, {shown}; the likelihood is that of all of them",)
 
