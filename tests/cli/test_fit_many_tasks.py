@@ -11,6 +11,7 @@ import kdbirl as kb
 from kdbirl import cli
 from kdbirl.report.studio.server import NotThere, Studio
 from kdbirl.report.tasks_directory import file_name
+from kdbirl.report.terminal import _counted, tasks_text
 
 
 def run(*words):
@@ -48,6 +49,24 @@ def test_the_run_has_every_task(folder):
     manifest = json.loads((folder / "run/manifest.json").read_text())
     assert manifest["test_tasks"] == 3
     assert len(manifest["inputs"]) == 3
+
+
+def test_the_terminal_tells_the_choices_and_how_the_tasks_fare(folder):
+    directory = folder / "run"
+    stored = kb.load_posteriors(directory / "posteriors.nc", kb.load_model(directory / "model.npz"))
+    text = tasks_text(stored)
+    assert text.startswith("The rewards of 3 test tasks.\n")
+    for choice in ("uniform:-1,1", "h' = ", "bandwidths", "median", "seed"):
+        assert choice in text
+    found = json.loads((directory / "diagnosis.json").read_text())
+    for part, colours in found["colours"].items():
+        line = next(line for line in text.splitlines() if line.startswith(f"  {part} "))
+        for colour, count in colours.items():
+            assert f"{count} {colour}" in line
+            assert all(name in line for name in found.get(colour, {}).get(part, []))
+    assert _counted(["p1", "p2", "p3", "p4"], "amber", 4) == "4 amber (p1, p2, p3, ...)"
+    assert _counted(["p1"], "red", 1) == "1 red (p1)"
+    assert _counted([], "green", 7) == "7 green"
 
 
 def test_report_diagnose_and_evaluate_of_one_task(folder, capsys):

@@ -145,8 +145,8 @@ def _shown(given: Mapping[str, Any]) -> Any:
 def _say_found(found: Any, out: Path, many: bool, as_json: bool) -> None:
     from kdbirl.report.run_directory import FILES, run_json
     from kdbirl.report.tasks_directory import FILES as TASKS_FILES
-    from kdbirl.report.tasks_directory import tasks_json, tasks_text
-    from kdbirl.report.terminal import files_text, posterior_text
+    from kdbirl.report.tasks_directory import tasks_json
+    from kdbirl.report.terminal import files_text, posterior_text, tasks_text
 
     if as_json:
         say((tasks_json if many else run_json)(found, out), nl=False)

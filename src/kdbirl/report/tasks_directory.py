@@ -20,6 +20,7 @@ from kdbirl.methods.kdbirl import KDBIRL
 from kdbirl.methods.model_file import load_model
 from kdbirl.methods.posteriors import Posteriors
 from kdbirl.methods.posteriors_file import StoredPosteriors, load_posteriors
+from kdbirl.report.choices import how_it_was_made
 from kdbirl.report.html import report_page
 from kdbirl.report.run_directory import as_json, manifest_of, refuse_existing, write_parts
 from kdbirl.report.run_files import Run, read_json
@@ -66,11 +67,14 @@ def tasks_diagnosis(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """How many tasks have which colour, and which are worst."""
     colours = ("green", "amber", "red", "not assessed")
     parts = [name for name, value in lines[0].items() if value in colours]
-    red = {part: [line["task"] for line in lines if line[part] == "red"] for part in parts}
+    named = {
+        colour: {part: [line["task"] for line in lines if line[part] == colour] for part in parts}
+        for colour in ("amber", "red")
+    }
     return {
         "test_tasks": len(lines),
         "colours": {part: dict(Counter(str(line[part]) for line in lines)) for part in parts},
-        "red": {part: names for part, names in red.items() if names},
+        **{colour: {part: names for part, names in of_part.items() if names} for colour, of_part in named.items()},
     }
 
 
@@ -78,18 +82,9 @@ def tasks_json(posteriors: Posteriors, directory: Path) -> str:
     """What `kdbirl fit --expert-task ... --json` prints."""
     files = {name: str(directory / name) for name in FILES}
     lines = posteriors.table().to_dicts()
-    return as_json({"out": str(directory), "files": files, **tasks_diagnosis(lines), "tasks": lines})
-
-
-def tasks_text(posteriors: Posteriors) -> str:
-    """What `kdbirl fit --expert-task ...` prints: how the tasks fare, in a few lines."""
-    lines = posteriors.table().to_dicts()
-    found = tasks_diagnosis(lines)
-    counted = [
-        f"  {part:16}" + ", ".join(f"{count} {colour}" for colour, count in sorted(colours.items()))
-        for part, colours in found["colours"].items()
-    ]
-    return "\n".join([f"{len(lines)} test tasks. Can they be trusted?", *counted])
+    choices = how_it_was_made(next(iter(posteriors.lean.values())))
+    found = {**tasks_diagnosis(lines), "choices": choices, "tasks": lines}
+    return as_json({"out": str(directory), "files": files, **found})
 
 
 def is_tasks_run(directory: Path) -> bool:

@@ -1,15 +1,17 @@
 """A posterior as text for a terminal of 80 columns."""
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from kdbirl.methods.posteriors import Posteriors
 from kdbirl.posterior.result import Posterior
 from kdbirl.report.choices import how_it_was_made, question
 
 WIDTH = 80
 LONGEST_NAME = 22
 MOST_ROWS = 30
+TASKS_NAMED = 3
 COLUMNS = ("mean", "sd", "q05", "median", "q95")
 
 
@@ -24,6 +26,32 @@ def posterior_text(posterior: Posterior, colour: bool = False) -> str:
         f"Can it be trusted?\n{card_text(posterior.report_card(), colour)}",
     ]
     return "\n\n".join(parts)
+
+
+def tasks_text(posteriors: Posteriors) -> str:
+    """The choices, which are those of the first task where tasks have their own, and how the tasks fare."""
+    from kdbirl.report.tasks_directory import tasks_diagnosis
+
+    found, first = tasks_diagnosis(posteriors.table().to_dicts()), next(iter(posteriors.lean.values()))
+    colours = {
+        part: ", ".join(
+            _counted(found.get(colour, {}).get(part, ()), colour, counts[colour]) for colour in sorted(counts)
+        )
+        for part, counts in found["colours"].items()
+    }
+    alike = len({(one.h, one.h_reward, one.power) for one in posteriors.lean.values()}) == 1
+    parts = [
+        f"The rewards of {found['test_tasks']} test tasks." + ("" if alike else " Of the first of them:"),
+        _pairs({name: text for name, text in how_it_was_made(first).items() if name != "sampler"}),
+        f"Can they be trusted?\n{_pairs(colours, indent='  ')}",
+    ]
+    return "\n\n".join(parts)
+
+
+def _counted(names: Sequence[str], colour: str, count: int) -> str:
+    """How many tasks have a colour, and some of their names where it is a bad one."""
+    some = ", ".join(_shortened(name) for name in names[:TASKS_NAMED]) + (", ..." if count > TASKS_NAMED else "")
+    return f"{count} {colour}" + (f" ({some})" if names else "")
 
 
 def files_text(directory: Path, files: Mapping[str, str]) -> str:
