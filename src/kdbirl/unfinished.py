@@ -97,7 +97,7 @@ def interruptible(kept: str) -> Iterator[None]:
 
 def _stopped(kept: str | None) -> str:
     if kept is None:
-        return "Stopped, before there was anything to keep: the same command starts again."
+        return "Stopped early: the same command does it again."
     return f"Stopped. What was done is in {kept}: the same command goes on from there."
 
 

@@ -168,7 +168,7 @@ def test_a_damaged_request_is_named(tmp_path):
 
 def test_stopped_before_there_was_anything_to_keep(tmp_path):
     with (
-        pytest.raises(Interrupted, match="before there was anything to keep"),
+        pytest.raises(Interrupted, match="Stopped early: the same command does it again"),
         resumable(tmp_path / "run", {"seed": 0}),
     ):
         raise KeyboardInterrupt

@@ -1,6 +1,7 @@
 """Reading tables as people have them: every dialect, every source, and one clear sentence for every mistake."""
 
 import gzip
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -231,11 +232,14 @@ class TestOtherColumns:
 
     def test_one_task_by_name_is_no_reason_to_warn(self) -> None:
         frame = self.FRAME.with_columns(task=pl.Series(["a", "b", "a", "c"]))
-        read_demonstrations(frame.with_columns(task=pl.lit("a")), state="x", task="task")
-        read_demonstrations(self.FRAME, state="x", task="task")
-        read_demonstrations(frame, state="task", task="task")
-        read_demonstrations(frame, state="x", action="a", task="task", columns={"a": "task"})
-        read_demonstrations(frame, state="x", episode="task", task="task")
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            read_demonstrations(frame.with_columns(task=pl.lit("a")), state="x", task="task")
+            read_demonstrations(self.FRAME, state="x", task="task")
+            read_demonstrations(frame, state="task", task="task")
+            read_demonstrations(frame, state="x", action="a", task="task", columns={"a": "task"})
+            read_demonstrations(frame, state="x", episode="task", task="task")
+        assert said == []
 
     def test_mapping_of_something_else(self) -> None:
         with pytest.raises(InputError, match=r"columns: 'poition' is not a column that was asked for. Did you mean"):

@@ -85,7 +85,7 @@ class TrainingRows:
             return ()
         if self.summary.exact:
             plays = self.summary.plays.n_rows
-            found = f"streamed: loto sees {plays:,} of {self.summary.n_rows:,} rows, in whole episodes"
+            found = f"streamed: where tasks play the test task (loto), {plays:,} of {self.summary.n_rows:,} rows do"
             return (found,) if plays < self.summary.n_rows else ()
         shown = f"{len(self.summary.weights):,} sampled rows stand for {self.summary.n_rows:,}"
         return (f"streamed: where a rule needs training rows, {shown}; the likelihood is that of all of them",)
