@@ -177,6 +177,7 @@ class TestStatesAndActions:
             ({"action": "y", "actions": [1, 2, 3]}, "row 4 of the table, column 'y' is '4', outside the declared set"),
             ({"action": "y", "n_actions": 4}, "row 4 of the table, column 'y' is 4, outside the declared set: 4"),
             ({"n_actions": 2}, "column 'action' has 3 different labels, but 2 were declared"),
+            ({"actions": ["up", "left", "up"]}, "actions: the declared set names 'up' twice; name each once"),
             ({"actions": ["a"], "n_actions": 2}, "the declared set has 1 members, but the declared count is 2"),
             ({"state": "x", "n_states": 9}, "row 1 .* column 'x' is 1.5; discrete states must be whole"),
             ({"state": "y", "n_states": 4}, "row 4 of the table, column 'y' is 4, outside the declared set"),

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from kdbirl.demos import columns
 from kdbirl.demos.arrays import LARGEST_CODE
 from kdbirl.demos.tables import Table
-from kdbirl.errors import InputError
+from kdbirl.errors import InputError, quoted
 
 
 def variable(
@@ -55,6 +55,9 @@ def _declared_levels(
     if all(isinstance(v, int | np.integer) for v in levels) and sorted(levels) == list(range(len(levels))):
         return None, len(levels)
     labels = tuple(str(v) for v in levels)
+    if len(set(labels)) < len(labels):
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise InputError(f"{kind}s: the declared set names {quoted(twice)} twice; name each once.")
     # A set has no order of its own; sorted, the codes are the same in every process.
     return tuple(sorted(labels)) if isinstance(levels, AbstractSet) else labels, len(levels)
 
