@@ -14,6 +14,7 @@ import pytest
 import kdbirl as kb
 from kdbirl import cli
 from kdbirl.cluster import Cluster, connected, local_client
+from kdbirl.demos.bank_pass import summarise
 from kdbirl.demos.bank_summary import BankSummary
 from kdbirl.demos.dask_rows import DaskRows
 from kdbirl.demos.stream_reader import stream_task_bank
@@ -176,7 +177,7 @@ def test_a_killed_worker_changes_nothing(client, parquet):
     """One of two processes is killed while tables are on their way; its nanny starts another for the next test."""
     bank = streamed(parquet)
     model = fitted(bank)
-    rows = StreamedRows(bank.summary(0).coded, model.fitted.features)
+    rows = StreamedRows(summarise(bank, 0).coded, model.fitted.features)
     asked = model.fitted.features(expert(table(1200))), model.fitted.ckde.kernel, np.array([0.5])
     columns = tuple(range(asked[0].shape[1]))
     here = rows.task_log_sums(*asked, columns)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from kdbirl.cluster import Cluster, local_client
+from kdbirl.demos.bank_pass import summarise
 from kdbirl.likelihood.cluster_rows import ClusterRows
 from kdbirl.likelihood.streamed_rows import StreamedRows
 
@@ -54,7 +55,7 @@ def test_workers_that_die_at_random_change_nothing(tmp_path, monkeypatch, seed):
     bank = streamed(written(tmp_path, table(1200), files=6, row_group=20))
     assert bank.source.n_pieces >= PIECES
     model = fitted(bank)
-    rows = StreamedRows(bank.summary(0).coded, model.fitted.features)
+    rows = StreamedRows(summarise(bank, 0).coded, model.fitted.features)
     asked = model.fitted.features(expert(table(1200))), model.fitted.ckde.kernel, np.array([0.5])
     columns = tuple(range(asked[0].shape[1]))
     patience = {"distributed.scheduler.allowed-failures": DEATHS}  # all may hit the same piece of work

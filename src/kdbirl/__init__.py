@@ -105,8 +105,8 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.posterior.product_prior import CustomPrior as CustomPrior
     from kdbirl.posterior.product_prior import Product as Product
     from kdbirl.posterior.result import Posterior as Posterior
+    from kdbirl.posterior.result import load_posterior as load_posterior
     from kdbirl.posterior.smc import SMC as SMC
-    from kdbirl.posterior.storage import load_posterior as load_posterior
     from kdbirl.posterior.vi import VI as VI
     from kdbirl.report.calibration_plots import plot_calibration as plot_calibration
     from kdbirl.report.calibration_plots import plot_predictive as plot_predictive
@@ -222,7 +222,7 @@ _MODULE_OF = {
     "Product": "kdbirl.posterior.product_prior",
     "Posterior": "kdbirl.posterior.result",
     "SMC": "kdbirl.posterior.smc",
-    "load_posterior": "kdbirl.posterior.storage",
+    "load_posterior": "kdbirl.posterior.result",
     "VI": "kdbirl.posterior.vi",
     "plot_calibration": "kdbirl.report.calibration_plots",
     "plot_predictive": "kdbirl.report.calibration_plots",

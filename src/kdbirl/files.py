@@ -6,8 +6,11 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from kdbirl.errors import FileProblem
+
+DOTS_PER_INCH = 200
 
 
 @contextmanager
@@ -69,3 +72,15 @@ def _flush_names(directory: Path) -> None:
     """The new name too; some file systems cannot, and the file is whole all the same."""
     with suppress(OSError):
         _flush(directory)
+
+
+def write_figure(figure: Any, place: Path) -> list[Path]:
+    """A Matplotlib figure as png, svg and pdf; without dates and random names, so equal figures are equal files."""
+    from matplotlib import rc_context
+
+    written = []
+    for kind, undated in (("png", {}), ("svg", {"Date": None}), ("pdf", {"CreationDate": None})):
+        written.append(place.with_name(f"{place.name}.{kind}"))
+        with whole_or_not_at_all(written[-1]) as unfinished, rc_context({"svg.hashsalt": "kdbirl"}):
+            figure.savefig(unfinished, format=kind, dpi=DOTS_PER_INCH, metadata=undated)
+    return written

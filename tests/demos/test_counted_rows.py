@@ -66,7 +66,7 @@ def reads(monkeypatch):
 def test_every_row_is_counted_in_one_reading(order, block_rows, tmp_path, reads):
     frame = rows_of() if order == "mixed" else rows_of().sort("task", "state")
     bank = opened(frame, tmp_path, block_rows=block_rows)
-    found = bank.summary(0)
+    found = summarise(bank, 0)
     assert found.exact
     assert told(bank, found) == one_by_one(frame)
     assert set(reads.values()) == {1}
@@ -86,7 +86,7 @@ def test_a_value_far_away_costs_no_second_pass(at, tmp_path, reads):
     states[at] = 2**30
     frame = frame.with_columns(pl.Series("state", states))
     bank = opened(frame, tmp_path, discrete_states=None)
-    found = bank.summary(0)
+    found = summarise(bank, 0)
     assert found.exact
     assert found.n_rows == 1000
     assert found.weights.sum() == 1000
@@ -97,7 +97,7 @@ def test_rows_that_are_too_many_to_be_kept_are_sampled_from_there_on(tmp_path, r
     monkeypatch.setattr(piece_summary, "DISTINCT_KEPT", 150)
     frame = rows_of(high=1000)
     bank = opened(frame, tmp_path)
-    found = bank.summary(0)
+    found = summarise(bank, 0)
     expected = [frame.filter(pl.col("task") == task).height for task in (4, 5, 9)]
     np.testing.assert_array_equal(found.rows_per_task, expected)
     assert reads.total() <= bank.source.n_pieces + 4
@@ -108,7 +108,7 @@ def test_few_distinct_rows_far_apart_are_all_kept(tmp_path):
     shifted = frame.with_columns(pl.col("state") + pl.Series(np.repeat([0, 2**24, 2**25], 100)).cast(pl.Int32))
     shifted.write_parquet(tmp_path / "rows.parquet", row_group_size=300)
     bank = kb.stream_task_bank(tmp_path / "rows.parquet", **(GIVEN | {"discrete_states": None}), block_rows=25)
-    found = bank.summary(0)
+    found = summarise(bank, 0)
     assert found.exact
     assert found.weights.sum() == 300
     assert len(found.weights) == len(one_by_one(shifted))
@@ -118,18 +118,18 @@ def test_only_small_pieces_wait_in_memory(tmp_path, monkeypatch):
     """A large row group is decoded batch by batch, never as a whole."""
     waiting = []
     monkeypatch.setattr(bank_pass._Pass, "counted", lambda self, pieces: waiting.append(pieces) or (None, pieces))
-    opened(rows_of(), tmp_path).summary(0)
+    summarise(opened(rows_of(), tmp_path))
     assert waiting == [range(10)]
     waiting.clear()
     monkeypatch.setattr(piece_reading, "SUMMARY_BLOCKS", 1)
-    found = opened(rows_of(), tmp_path, block_rows=10).summary(0)
+    found = summarise(opened(rows_of(), tmp_path, block_rows=10))
     assert (waiting, found.n_rows) == ([], 1000)
 
 
 def test_labels_without_a_reward_are_named(tmp_path):
     frame = rows_of().with_columns(pl.col("task").replace(9, 77))
     with pytest.raises(InputError, match=r"77"):
-        opened(frame, tmp_path).summary(0)
+        summarise(opened(frame, tmp_path), 0)
 
 
 @pytest.mark.parametrize("kind", [pl.Int32, pl.Float64])
@@ -143,7 +143,7 @@ def test_a_task_without_a_sampled_episode_keeps_its_rows(kind, tmp_path, monkeyp
         pl.Series("step", np.tile(np.arange(10), 100)),
         pl.col("state").cast(kind),
     )
-    found = [opened(frame, tmp_path, discrete_states=None).summary(seed) for seed in range(8)]
+    found = [summarise(opened(frame, tmp_path, discrete_states=None), seed) for seed in range(8)]
     for one in found:
         plays = one.plays
         assert set(plays.tasks.tolist()) == {0, 1, 2}
@@ -156,13 +156,13 @@ def test_few_long_episodes_of_which_none_is_sampled(tmp_path, monkeypatch):
     monkeypatch.setattr(row_sampling, "PLAYED_ROWS", 1)
     frame = rows_of().with_columns(pl.Series("episode", np.repeat([0, 1], 500)))
     for seed in range(5):
-        assert set(opened(frame, tmp_path).summary(seed).plays.tasks.tolist()) == {0, 1, 2}
+        assert set(summarise(opened(frame, tmp_path), seed).plays.tasks.tolist()) == {0, 1, 2}
 
 
 def test_an_episode_without_a_label_is_named(tmp_path):
     frame = rows_of().with_columns(pl.Series("episode", [*range(150), None, *range(849)]))
     with pytest.raises(InputError, match=r"row 151 of .*rows.parquet, column 'episode' is empty"):
-        opened(frame, tmp_path).summary(0)
+        summarise(opened(frame, tmp_path), 0)
 
 
 @pytest.mark.parametrize("kind", [pl.Int64, pl.Float64])
@@ -174,9 +174,9 @@ def test_empty_partitions_of_a_dask_frame(kind):
     filtered = kb.stream_task_bank(frame[frame["number"] >= 200], **given)
     assert filtered.source.n_pieces == 4
     assert summarise_piece(filtered, 0, 0) is None
-    assert filtered.summary(0).n_rows == 200
+    assert summarise(filtered).n_rows == 200
     with pytest.raises(InputError, match="has no rows"):
-        kb.stream_task_bank(frame[frame["number"] > 400], **given).summary(0)
+        summarise(kb.stream_task_bank(frame[frame["number"] > 400], **given), 0)
 
 
 @pytest.mark.parametrize("played", [10**6, 20], ids=["all plays wait", "some are chosen on the way"])
@@ -188,11 +188,11 @@ def test_files_whose_tasks_are_of_different_kinds(played, tmp_path, monkeypatch)
         part = frame[250 * number : 250 * (number + 1)].with_columns(pl.col("task").cast(kind))
         part.write_parquet(tmp_path / f"{number}.parquet", row_group_size=GROUP)
     bank = kb.stream_task_bank(tmp_path, **GIVEN)
-    found = bank.summary(0)
+    found = summarise(bank, 0)
     assert found.exact
     assert told(bank, found) == one_by_one(frame)
     frame.write_parquet(tmp_path / "all.parquet")
-    alike = kb.stream_task_bank(tmp_path / "all.parquet", **GIVEN).summary(0)
+    alike = summarise(kb.stream_task_bank(tmp_path / "all.parquet", **GIVEN), 0)
     np.testing.assert_array_equal(found.rows_per_task, alike.rows_per_task)
     assert set(found.plays.tasks.tolist()) == {0, 1, 2}
     assert found.plays.demonstrations.n_rows <= 1000
@@ -211,7 +211,7 @@ def test_plays_are_chosen_on_the_way_where_they_are_many(tmp_path, monkeypatch):
 
     monkeypatch.setattr(counted_rows.CountedRows, "_all_plays", watched)
     monkeypatch.setattr(row_sampling, "play_rate", lambda n_rows: 1.0)
-    found = bank.summary(0)
+    found = summarise(bank, 0)
     assert len(heights) > 3
     assert max(heights) <= 4 * 20 + GROUP + 30
     assert found.plays.demonstrations.n_rows <= 3 * (20 // 3 + 5)

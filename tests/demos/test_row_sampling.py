@@ -9,6 +9,7 @@ from scipy import stats
 
 import kdbirl as kb
 from kdbirl.demos import piece_summary, row_sampling, row_source, variable_facts
+from kdbirl.demos.bank_pass import summarise
 from kdbirl.demos.bank_summary import BankSummary
 from kdbirl.demos.piece_reading import summarise_piece
 from kdbirl.demos.piece_summary import PieceSummary
@@ -69,7 +70,7 @@ def test_plays_do_not_depend_on_how_pieces_are_merged(kind, tmp_path, monkeypatc
     pieces = [summarise_piece(bank(), piece, 3) for piece in range(bank().source.n_pieces)]
     assert len(pieces) == 20
     halves = [reduce(PieceSummary.merged, part) for part in (pieces[:13], pieces[13:])]
-    ways = [bank().summary(3), BankSummary.of(bank(), reduce(PieceSummary.merged, pieces))]
+    ways = [summarise(bank(), 3), BankSummary.of(bank(), reduce(PieceSummary.merged, pieces))]
     ways.append(BankSummary.of(bank(), halves[0].merged(halves[1])))
     assert {way.exact for way in ways} == {kind == "counted"}
     plays = [way.plays for way in ways]
@@ -92,7 +93,7 @@ def test_the_sample_of_many_small_blocks_is_that_of_all_rows(discrete, tmp_path,
     frame = pl.DataFrame({"task": rng.integers(0, 3, 6000), "x": x})
     frame.write_parquet(tmp_path / "rows.parquet", row_group_size=60)
     bank = kb.stream_task_bank(tmp_path / "rows.parquet", rewards=REWARDS, state="x", block_rows=5)
-    found = bank.summary(0)
+    found = summarise(bank, 0)
     assert not found.exact
     sample = found.rows.demonstrations.states[:, 0]
     assert 500 < len(sample) < 4000
@@ -108,6 +109,6 @@ def test_discrete_states_below_zero_are_told_apart_up_to_a_number(tmp_path, monk
     frame.write_parquet(tmp_path / "rows.parquet", row_group_size=60)
     given = {"rewards": REWARDS, "state": "cell", "discrete_states": True}
     with pytest.raises(InputError, match=r"Column 'cell': .* 100 discrete states apart .* Number them from 0"):
-        kb.stream_task_bank(tmp_path / "rows.parquet", **given).summary(0)
+        summarise(kb.stream_task_bank(tmp_path / "rows.parquet", **given), 0)
     frame.with_columns(pl.col("cell") + 300).write_parquet(tmp_path / "rows.parquet", row_group_size=60)
-    assert kb.stream_task_bank(tmp_path / "rows.parquet", **given).summary(0).n_rows == 600
+    assert summarise(kb.stream_task_bank(tmp_path / "rows.parquet", **given), 0).n_rows == 600

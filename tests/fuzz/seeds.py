@@ -127,8 +127,9 @@ def policies(folder: Path) -> list[bytes]:
     import jax.numpy as jnp
 
     from kdbirl.planners.q_episodes import Scales
-    from kdbirl.planners.q_network import ActionValueNetwork, single_precision
+    from kdbirl.planners.q_network import ActionValueNetwork
     from kdbirl.planners.q_policy import ConditionedQ, Learning, LearntValues
+    from kdbirl.precision import single_precision
 
     @single_precision
     def untrained() -> ConditionedQ:

@@ -90,7 +90,7 @@ def _hdf5(data: bytes, folder: Path) -> None:
 
 
 def _posterior(data: bytes, folder: Path) -> None:
-    from kdbirl.posterior.storage import load_posterior
+    from kdbirl.posterior.result import load_posterior
 
     load_posterior(_written(data, folder, "posterior.nc")).summary()
 

@@ -7,6 +7,7 @@ import pytest
 
 import kdbirl as kb
 from kdbirl.demos import piece_summary, row_sampling, row_source
+from kdbirl.demos.bank_pass import summarise
 from kdbirl.demos.streamed_bank import RowBlock
 from kdbirl.likelihood import all_rows, streamed_rows
 from kdbirl.likelihood.all_rows import TABLES_KEPT
@@ -171,7 +172,7 @@ def test_rows_of_a_block_are_collapsed_where_they_repeat(digits):
 
 def test_a_bank_without_a_summary_is_what_is_sent_to_others(directory):
     bank = kb.stream_task_bank(directory, **CONTINUOUS)
-    bank.summary(0)
+    summarise(bank, 0)
     assert bank._summaries
     assert replace(bank).fingerprint() == bank.fingerprint()
     assert bank.__getstate__()["_summaries"] == {}

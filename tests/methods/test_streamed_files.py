@@ -15,6 +15,7 @@ import pytest
 import kdbirl as kb
 from kdbirl import cli
 from kdbirl.demos import piece_summary, row_sampling, row_source
+from kdbirl.demos.bank_pass import summarise
 from kdbirl.errors import FileProblem, InputError
 from kdbirl.likelihood import streamed_rows, sums_checkpoint
 
@@ -149,7 +150,7 @@ def test_bytes_that_break_after_opening_are_named(large, directory, frame):
     content[4 : len(content) // 2] = bytes(len(content) // 2 - 4)
     place.write_bytes(bytes(content))
     with pytest.raises(FileProblem, match=r"part-1\.parquet: the Parquet file is damaged"):
-        bank.summary(0)
+        summarise(bank, 0)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +163,7 @@ def test_bytes_that_break_after_opening_are_named(large, directory, frame):
 def test_rows_that_cannot_be_used_are_named(directory, frame, change, message):
     written(directory, frame.with_columns(**change), files=2)
     with pytest.raises(InputError, match=message):
-        kb.stream_task_bank(directory, **CONTINUOUS).summary(0)
+        summarise(kb.stream_task_bank(directory, **CONTINUOUS), 0)
 
 
 PROGRAM = """

@@ -6,8 +6,9 @@ import numpy as np
 
 from kdbirl.planners.deep_q import known_horizon
 from kdbirl.planners.q_episodes import Scales
-from kdbirl.planners.q_network import ActionValueNetwork, single_precision
+from kdbirl.planners.q_network import ActionValueNetwork
 from kdbirl.planners.q_policy import ConditionedQ, Learning, LearntValues
+from kdbirl.precision import single_precision
 
 
 @single_precision

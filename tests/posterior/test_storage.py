@@ -16,8 +16,7 @@ from kdbirl.demos.data import Demonstrations
 from kdbirl.errors import FileProblem, InputError
 from kdbirl.features import Function, OneHotStates
 from kdbirl.posterior import storage
-from kdbirl.posterior.result import Posterior
-from kdbirl.posterior.storage import load_posterior, save_posterior
+from kdbirl.posterior.result import Posterior, load_posterior, save_posterior
 
 STRANGE = (
     "größe",
@@ -136,7 +135,7 @@ def test_another_process_reads_equal_numbers(tmp_path: Path) -> None:
     path = tmp_path / "posterior.nc"
     posterior.save(path)
     program = (
-        "import sys; from kdbirl.posterior.storage import load_posterior; p = load_posterior(sys.argv[1]);"
+        "import sys; from kdbirl.posterior.result import load_posterior; p = load_posterior(sys.argv[1]);"
         "print(p.fingerprint(), p.draws.tobytes().hex()[:64], p.sample_stats['lp'][1, 3].hex(), p.h)"
     )
     found = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
@@ -363,7 +362,7 @@ import sys, warnings
 from pathlib import Path
 import numpy as np
 from kdbirl.errors import FileProblem
-from kdbirl.posterior.storage import load_posterior
+from kdbirl.posterior.result import load_posterior
 warnings.simplefilter("error")
 folder = Path(sys.argv[1])
 content, expected = (folder / "whole.nc").read_bytes(), load_posterior(folder / "whole.nc")

@@ -34,7 +34,7 @@ def diagnose(
     from kdbirl.envs.world_file import read_world
     from kdbirl.evaluation.diagnose import diagnose as judged
     from kdbirl.methods.model_file import load_model
-    from kdbirl.posterior.storage import load_posterior
+    from kdbirl.posterior.result import load_posterior
     from kdbirl.progress import for_stream
     from kdbirl.report.diagnosis_directory import NAME, diagnosis_json, free_place, write_diagnosis
     from kdbirl.report.diagnosis_text import diagnosis_text

@@ -57,7 +57,7 @@ def evaluate(
     from kdbirl.evaluation.judgement import judge
     from kdbirl.files import write_text
     from kdbirl.installation import package_versions
-    from kdbirl.posterior.storage import load_posterior
+    from kdbirl.posterior.result import load_posterior
     from kdbirl.progress import for_stream
     from kdbirl.report.evaluation_text import evaluation_text
     from kdbirl.report.html import write_report

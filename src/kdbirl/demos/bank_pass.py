@@ -20,8 +20,15 @@ from kdbirl.threads import cores
 Found = TypeVar("Found")
 
 
-def summarise(bank: StreamedBank, seed: int, progress: Progress | None = None) -> BankSummary:
-    """One pass over all rows: small pieces of whole numbers are counted, of others each thread summarises some."""
+def summarise(bank: StreamedBank, seed: int = 0, progress: Progress | None = None) -> BankSummary:
+    """What one pass over all rows tells; kept with the bank for each seed."""
+    if seed not in bank._summaries:
+        bank._summaries[seed] = _summarised(bank, seed, progress)
+    return bank._summaries[seed]
+
+
+def _summarised(bank: StreamedBank, seed: int, progress: Progress | None) -> BankSummary:
+    """Small pieces of whole numbers are counted; of others each thread summarises some."""
     pieces = range(bank.source.n_pieces)
     with closing(_Pass(bank, seed, progress or Silent())) as run:
         counted, left = run.counted(pieces) if _may_be_counted(bank) else (None, pieces)

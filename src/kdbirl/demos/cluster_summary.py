@@ -9,7 +9,7 @@ from kdbirl.progress import Progress
 
 
 def summarise_on(cluster: Cluster, bank: StreamedBank, seed: int, progress: Progress | None = None) -> BankSummary:
-    """As `bank.summary(seed)`: each worker summarises whole pieces, summaries are merged by a tree."""
+    """As `summarise(bank, seed)`: each worker summarises whole pieces, summaries are merged by a tree."""
     if seed not in bank._summaries:
         pieces, shared = range(bank.source.n_pieces), (bank, seed)
         found = cluster.merged(_summary, pieces, merged, shared, progress, "reading")

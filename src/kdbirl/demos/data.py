@@ -98,13 +98,6 @@ class Demonstrations(Content):
         count = None if count is None else int(count)
         self._set(**{what: arrays.frozen(result), f"{kind}_names": names, f"{kind}_labels": labels, f"n_{what}": count})
 
-    @classmethod
-    def from_frame(cls, frame: Any, **columns: Any) -> "Demonstrations":
-        """From a Polars or pandas frame; the keywords are those of `read_demonstrations` (`state=`, `action=`, ...)."""
-        from kdbirl.demos.readers import read_demonstrations
-
-        return read_demonstrations(frame, **columns)
-
     def __repr__(self) -> str:
         states = "discrete states" if self.discrete_states else f"states {', '.join(self.state_names)}"
         actions = "no actions" if self.actions is None else f"actions {', '.join(self.action_names)}"
@@ -232,13 +225,6 @@ class TaskBank(Content):
         parts = [part for part, _ in tasks.values()]
         codes = np.repeat(np.arange(len(parts)), [part.n_rows for part in parts])
         return cls(concatenate(parts), codes, table, names, parameters)
-
-    @classmethod
-    def from_frames(cls, frame: Any, rewards: Any, **columns: Any) -> "TaskBank":
-        """From Polars or pandas frames; the keywords are those of `read_task_bank` (`state=`, `task=`, ...)."""
-        from kdbirl.demos.readers import read_task_bank
-
-        return read_task_bank(frame, rewards=rewards, **columns)
 
     def __repr__(self) -> str:
         names = ", ".join(self.reward_names[:6]) + (", ..." if self.n_parameters > 6 else "")

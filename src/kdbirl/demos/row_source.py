@@ -21,6 +21,48 @@ CELLS_AT_ONCE = 2**23  # rows times columns up to which row groups are decoded a
 PIECE_ROWS = 2**20  # small row groups that follow each other are one piece, up to this many rows
 
 
+@dataclass(frozen=True)
+class Roles:
+    """Which columns of the table are what, and what was declared about them; as in `read_task_bank`.
+
+    `single_action`: one action column was named, and not a list of one.
+    """
+
+    task: str
+    state: tuple[str, ...]
+    action: tuple[str, ...] = ()
+    episode: str | None = None
+    step: str | None = None
+    state_names: tuple[str, ...] = ()
+    action_names: tuple[str, ...] = ()
+    single_action: bool = True
+    n_states: int | None = None
+    n_actions: int | None = None
+    actions: tuple[Any, ...] | None = None
+    discrete_states: bool | None = None
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """State and action columns."""
+        return (*self.state, *self.action)
+
+    @property
+    def kinds(self) -> tuple[tuple[str, ...], ...]:
+        """The state columns, and the action columns if there are any."""
+        return (self.state, self.action) if self.action else (self.state,)
+
+    @property
+    def task_and_variables(self) -> tuple[str, ...]:
+        """What rows are counted by, each column once."""
+        return tuple(dict.fromkeys([self.task, *self.variables]))
+
+    @property
+    def every_column(self) -> tuple[str, ...]:
+        """All columns that are ever read, each once."""
+        optional = [name for name in (self.episode, self.step) if name is not None]
+        return tuple(dict.fromkeys([*self.task_and_variables, *optional]))
+
+
 @runtime_checkable
 class RowSource(Protocol):
     """An ordered list of pieces of one table. Picklable; it holds no open file."""

@@ -8,8 +8,8 @@ from kdbirl.demos.arrays import is_frame
 from kdbirl.demos.dask_rows import DaskRows, is_dask_frame
 from kdbirl.demos.data import TaskBank
 from kdbirl.demos.readers import Wanted, read_rewards, read_task_bank
-from kdbirl.demos.row_source import ParquetRows, RowSource
-from kdbirl.demos.streamed_bank import BLOCK_ROWS, Roles, StreamedBank
+from kdbirl.demos.row_source import ParquetRows, Roles, RowSource
+from kdbirl.demos.streamed_bank import BLOCK_ROWS, StreamedBank
 from kdbirl.demos.tables import PARQUET_SUFFIXES, find_files
 
 STREAMED_BYTES = 2**30  # of Parquet, from which the command line streams by itself

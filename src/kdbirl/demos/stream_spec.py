@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from kdbirl.demos.coded_rows import CodedRows
-from kdbirl.demos.row_source import ParquetRows
-from kdbirl.demos.streamed_bank import Roles, StreamedBank
+from kdbirl.demos.row_source import ParquetRows, Roles
+from kdbirl.demos.streamed_bank import StreamedBank
 from kdbirl.demos.variable_facts import Coding
 from kdbirl.errors import FileProblem, InputError
 

@@ -5,69 +5,24 @@ Everything that a fit needs of the rows is a merge over the pieces of the bank's
     summary = merged(merged(summarise_piece(bank, 0, seed), summarise_piece(bank, 1, seed)), ...)    one pass
     S       = logaddexp over pieces of their tables of kernel sums                                   a pass for each h
 
-so pieces can be read in any place. `BankSummary` (`bank_summary.py`) is what the first pass leaves in memory.
+so pieces can be read in any place. `summarise` (`bank_pass.py`) makes the first pass and keeps
+what it leaves in memory with the bank.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from kdbirl.demos.data import Demonstrations
-from kdbirl.demos.row_source import RowSource
+from kdbirl.demos.row_source import Roles, RowSource
 from kdbirl.demos.tables import Table
 from kdbirl.errors import InputError, did_you_mean
-from kdbirl.progress import Progress
-
-if TYPE_CHECKING:
-    from kdbirl.demos.bank_summary import BankSummary
 
 BLOCK_ROWS = 2**18
-
-
-@dataclass(frozen=True)
-class Roles:
-    """Which columns of the table are what, and what was declared about them; as in `read_task_bank`.
-
-    `single_action`: one action column was named, and not a list of one.
-    """
-
-    task: str
-    state: tuple[str, ...]
-    action: tuple[str, ...] = ()
-    episode: str | None = None
-    step: str | None = None
-    state_names: tuple[str, ...] = ()
-    action_names: tuple[str, ...] = ()
-    single_action: bool = True
-    n_states: int | None = None
-    n_actions: int | None = None
-    actions: tuple[Any, ...] | None = None
-    discrete_states: bool | None = None
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """State and action columns."""
-        return (*self.state, *self.action)
-
-    @property
-    def kinds(self) -> tuple[tuple[str, ...], ...]:
-        """The state columns, and the action columns if there are any."""
-        return (self.state, self.action) if self.action else (self.state,)
-
-    @property
-    def task_and_variables(self) -> tuple[str, ...]:
-        """What rows are counted by, each column once."""
-        return tuple(dict.fromkeys([self.task, *self.variables]))
-
-    @property
-    def every_column(self) -> tuple[str, ...]:
-        """All columns that are ever read, each once."""
-        optional = [name for name in (self.episode, self.step) if name is not None]
-        return tuple(dict.fromkeys([*self.task_and_variables, *optional]))
 
 
 @dataclass(frozen=True)
@@ -95,7 +50,7 @@ class StreamedBank:
     rewards_name: str = "the rewards"
     checkpoint: str | None = None
     block_rows: int = BLOCK_ROWS
-    _summaries: dict[int, "BankSummary"] = field(default_factory=dict, repr=False)
+    _summaries: dict[int, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         for name in self.roles.every_column:
@@ -122,14 +77,6 @@ class StreamedBank:
         """SHA-256 of the source's fingerprint (for Parquet: of the footers), the columns' roles and the rewards."""
         text = repr((self.source.fingerprint(), self.roles, self.names, self.reward_names))
         return sha256(text.encode() + np.ascontiguousarray(self.rewards).tobytes()).hexdigest()
-
-    def summary(self, seed: int = 0, progress: Progress | None = None) -> "BankSummary":
-        """What one pass over all rows tells; kept for each seed."""
-        from kdbirl.demos.bank_pass import summarise
-
-        if seed not in self._summaries:
-            self._summaries[seed] = summarise(self, seed, progress)
-        return self._summaries[seed]
 
     def tables(self, piece: int, columns: Collection[str], rows: int) -> Iterator[Table]:
         """The rows of a piece, as they stand in the source, at most so many at once."""

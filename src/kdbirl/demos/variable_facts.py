@@ -16,7 +16,7 @@ from jaxtyping import Float
 from kdbirl.demos import columns
 from kdbirl.demos.arrays import LARGEST_CODE
 from kdbirl.demos.moments import Moments
-from kdbirl.demos.streamed_bank import Roles
+from kdbirl.demos.row_source import Roles
 from kdbirl.demos.tables import Table
 from kdbirl.demos.variables import variable
 from kdbirl.errors import InputError, quoted

@@ -20,8 +20,7 @@ from kdbirl.evaluation.comparison_table import csv_text
 from kdbirl.evaluation.contenders import CONTENDERS
 from kdbirl.experiments.cell_store import CellStore
 from kdbirl.experiments.comparison import MODULES, NAME, Comparison
-from kdbirl.experiments.directory import FORMATS, _save
-from kdbirl.files import write_text
+from kdbirl.files import write_figure, write_text
 from kdbirl.installation import is_writable, package_versions
 from kdbirl.reading import read_json
 from kdbirl.report.run_directory import as_json
@@ -76,7 +75,7 @@ class ComparisonDirectory:
         write_text(written[0], csv_text(rows))
         write_text(written[1], as_json({"configuration": study.configuration(), "summary": list(table)}))
         figure = plot_comparison(table, title=study.env)
-        written += [_save(figure, self.path / f"{NAME}.{kind}") for kind in FORMATS]
+        written += write_figure(figure, self.path / NAME)
         labels = {name: one.label for name, one in CONTENDERS.items()}
         written.append(self.path / f"{NAME}.html")
         write_text(written[-1], comparison_page(figure, table, labels, study.configuration(), study.seeds))

@@ -16,22 +16,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kdbirl.csv_cells import guarded
 from kdbirl.errors import FileProblem
 from kdbirl.experiments.cell_store import CellStore
 from kdbirl.experiments.experiment import Experiment, Part, Row
 from kdbirl.experiments.ledger import FILE, update_ledger
-from kdbirl.files import whole_or_not_at_all, write_text
+from kdbirl.files import write_figure, write_text
 from kdbirl.installation import is_writable, package_versions
 from kdbirl.report.run_directory import as_json
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-FORMATS = ("png", "svg", "pdf")
-DOTS_PER_INCH = 200
 
 
 @dataclass(frozen=True)
@@ -75,7 +69,7 @@ class Reproduction:
             written.append(folder / f"{name}.csv")
             write_text(written[-1], table_text(rows))
         for name, figure in part.figures.items():
-            written += [_save(figure, folder / f"{name}.{kind}") for kind in FORMATS]
+            written += write_figure(figure, folder / name)
         update_ledger(self.path / FILE, part.claims)
         manifest = folder / f"manifest{part.name.removeprefix(experiment.name)}.json"
         write_text(manifest, as_json(_manifest(experiment, part, written, seconds)))
@@ -111,13 +105,3 @@ def _short(value: Any) -> Any:
     if isinstance(value, float):
         return f"{value:.9g}"
     return guarded(value) if isinstance(value, str) else value
-
-
-def _save(figure: "Figure", path: Path) -> Path:
-    """One figure in one format; without dates and random names, so that the same figure is the same file."""
-    from matplotlib import rc_context
-
-    undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(path.suffix[1:], {})
-    with whole_or_not_at_all(path) as unfinished, rc_context({"svg.hashsalt": "kdbirl"}):
-        figure.savefig(unfinished, format=path.suffix[1:], dpi=DOTS_PER_INCH, metadata=undated)
-    return path

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Float64, Int
 from kdbirl.checkpoints import checkpoint_of
 from kdbirl.features.autoencoder import BLOCK, Autoencoder, Course
 from kdbirl.features.vae_network import AutoencoderNetwork, first_network, loss_terms, stored
-from kdbirl.planners.q_network import single_precision
+from kdbirl.precision import single_precision
 from kdbirl.progress import Progress
 
 MOST_HELD_OUT = 4096  # rows are plenty for a mean, and looking at them must not take longer than learning

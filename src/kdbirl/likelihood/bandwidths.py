@@ -26,6 +26,7 @@ from jaxtyping import Array, Float
 
 from kdbirl.errors import InputError, did_you_mean
 from kdbirl.likelihood.ckde import CKDE
+from kdbirl.likelihood.cross_validation import cross_validated
 from kdbirl.likelihood.distances import Distance, distance_name, euclidean, manhattan
 from kdbirl.likelihood.kernels import Categorical, Part
 from kdbirl.precision import float64
@@ -86,9 +87,9 @@ def _positive(name: str, value: object) -> float:
 def by_rule(rule: str, ckde: CKDE, seed: int = 0) -> Bandwidths:
     """Bandwidths by a rule that needs only the bank."""
     if rule == "cv":
-        from kdbirl.likelihood.cross_validation import cross_validated
-
-        return cross_validated(ckde, by_rule("median", ckde, seed), seed)
+        start = by_rule("median", ckde, seed)
+        h, h_reward, notes = cross_validated(ckde, start.h, start.h_reward, seed)
+        return Bandwidths(h, h_reward, "cv", notes)
     if rule not in FEATURE_RULES:
         raise InputError(f"There is no bandwidth rule called {rule!r}.{did_you_mean(rule, RULES)}")
     rows = sampled_rows(ckde, ROWS_FOR_PAIRS, seed)

@@ -18,7 +18,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from kdbirl.errors import InputError
-from kdbirl.likelihood.bandwidths import Bandwidths
 from kdbirl.likelihood.ckde import CKDE
 from kdbirl.likelihood.distinct import distinct_rows
 from kdbirl.likelihood.kernel_sums import task_log_sums
@@ -47,19 +46,21 @@ class _Folds:
     discrete: tuple[Bool[np.ndarray, " _"], ...]  # for each part of the kernel, which of its columns are
 
 
-def cross_validated(ckde: CKDE, start: Bandwidths, seed: int) -> Bandwidths:
-    """The best of a grid of multiples of the median rule's bandwidths."""
+def cross_validated(
+    ckde: CKDE, start_h: Float[np.ndarray, " parts"], start_h_reward: float, seed: int
+) -> tuple[Float[np.ndarray, " parts"], float, tuple[str, ...]]:
+    """h, h' and notes: the best of a grid of multiples of the median rule's bandwidths."""
     folds = _folds(ckde, seed)
     held_out = ckde.task_rewards[folds.held_out]
-    b = log_reward_kernel(ckde.reward_kernel, held_out, ckde.task_rewards, start.h_reward * FACTORS)
+    b = log_reward_kernel(ckde.reward_kernel, held_out, ckde.task_rewards, start_h_reward * FACTORS)
     has_scale = np.array([not isinstance(part.kernel, Categorical) for part in ckde.kernel.parts])
-    candidates = [np.where(has_scale, start.h * factor, start.h) for factor in FACTORS]
+    candidates = [np.where(has_scale, start_h * factor, start_h) for factor in FACTORS]
     scores = np.stack([_scores(folds, h, b) for h in candidates])
     if not np.isfinite(scores).any():
         raise InputError("cv found no bandwidths with a finite score; give them as numbers, bandwidth=(h, h_reward).")
     best = np.argwhere(scores >= scores.max() - TIE)[-1]
-    h_reward = start.h_reward * (FACTORS[best[1]] if ckde.n_tasks > 2 else 1.0)
-    return Bandwidths(candidates[best[0]], float(h_reward), "cv", _notes(best, ckde.n_tasks, len(folds.index)))
+    h_reward = start_h_reward * (FACTORS[best[1]] if ckde.n_tasks > 2 else 1.0)
+    return candidates[best[0]], float(h_reward), _notes(best, ckde.n_tasks, len(folds.index))
 
 
 def _notes(best: Int[np.ndarray, " 2"], n_tasks: int, scored: int) -> tuple[str, ...]:

@@ -24,8 +24,8 @@ from kdbirl.methods.avril_together import Case, train_together
 from kdbirl.methods.avril_training import Plan, Schedule, train
 from kdbirl.methods.informative_prior import RewardPrior, as_reward_prior, informative_prior
 from kdbirl.methods.reward_features import default_reward_features
-from kdbirl.planners.q_network import single_precision
 from kdbirl.posterior.result import Posterior
+from kdbirl.precision import single_precision
 from kdbirl.progress import Progress, Silent
 
 PRIOR_DRAWS = 4000

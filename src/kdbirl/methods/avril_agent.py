@@ -16,7 +16,7 @@ from kdbirl.methods.avril_rows import StateView, standardised
 from kdbirl.methods.avril_training import Course
 from kdbirl.planners.acting import Actor
 from kdbirl.planners.policy import Policy
-from kdbirl.planners.q_network import single_precision
+from kdbirl.precision import single_precision
 
 
 @dataclass(frozen=True, eq=False)

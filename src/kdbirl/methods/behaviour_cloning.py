@@ -24,7 +24,7 @@ from kdbirl.methods.avril_rows import StateView
 from kdbirl.methods.network_training import Course, Schedule, train
 from kdbirl.methods.tabular_expert import state_action_pairs
 from kdbirl.planners.policy import Policy
-from kdbirl.planners.q_network import single_precision
+from kdbirl.precision import single_precision
 from kdbirl.progress import Progress, Silent
 
 BLOCK = 250  # steps per compiled call

@@ -36,9 +36,9 @@ from kdbirl.methods.neural_posterior_network import (
 from kdbirl.methods.neural_posterior_plays import CELLS, InputScale, PlayGround
 from kdbirl.methods.reward_features import default_reward_features
 from kdbirl.methods.reward_transform import RewardTransform
-from kdbirl.planners.q_network import single_precision
 from kdbirl.posterior.priors import Prior
 from kdbirl.posterior.result import Posterior
+from kdbirl.precision import single_precision
 from kdbirl.progress import Progress, Silent
 
 BLOCK = 100  # steps per compiled call, at most

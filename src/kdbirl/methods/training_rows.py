@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kdbirl.cluster import Cluster
+from kdbirl.demos.bank_pass import summarise
 from kdbirl.demos.bank_summary import BankSummary
 from kdbirl.demos.cluster_summary import summarise_on
 from kdbirl.demos.data import Demonstrations, TaskBank
@@ -37,8 +38,9 @@ class TrainingRows:
     def of(cls, bank: Bank, seed: int, progress: Progress | None, cluster: Cluster | None = None) -> "TrainingRows":
         """Reads a streamed bank once, here or on a cluster."""
         if isinstance(bank, StreamedBank):
-            summary = bank.summary(seed, progress) if cluster is None else summarise_on(cluster, bank, seed, progress)
-            return cls(bank, summary, cluster)
+            if cluster is not None:
+                return cls(bank, summarise_on(cluster, bank, seed, progress), cluster)
+            return cls(bank, summarise(bank, seed, progress))
         return cls(bank, None, cluster)
 
     @property

@@ -19,9 +19,9 @@ from kdbirl.envs.base import TabularMDP
 from kdbirl.envs.simulator import Simulator, TabularSimulator
 from kdbirl.errors import InputError
 from kdbirl.planners.q_episodes import Settings, Setup
-from kdbirl.planners.q_network import single_precision
 from kdbirl.planners.q_policy import ConditionedQ, LearntValues, QPolicy
 from kdbirl.planners.q_training import Rewards, Stopping, Trained, looking, train
+from kdbirl.precision import single_precision
 from kdbirl.progress import Progress, Silent
 
 EFFECTIVE_HORIZONS = 5.0  # an episode without an end is cut when discount^t has fallen to exp(-5), below one per cent

@@ -18,8 +18,9 @@ import numpy as np
 from kdbirl.errors import FileProblem
 from kdbirl.files import whole_or_not_at_all
 from kdbirl.planners.q_episodes import Scales
-from kdbirl.planners.q_network import network_form, single_precision
+from kdbirl.planners.q_network import network_form
 from kdbirl.planners.q_policy import ConditionedQ, Learning, LearntValues
+from kdbirl.precision import single_precision
 from kdbirl.reading import read_arrays
 
 KIND, VERSION = "kdbirl.ConditionedQ", 2

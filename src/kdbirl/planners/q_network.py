@@ -9,9 +9,8 @@ Only this file imports Equinox. Networks compute in single precision, as is usua
 and the noise of learning is far above that.
 """
 
-from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -19,21 +18,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 CLOCK = 4  # inputs that tell the time to go
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def single_precision(function: Callable[P, T]) -> Callable[P, T]:
-    """Run `function` with JAX's 32-bit types, also for a user who has switched the others on: the same seed gives the
-    same numbers either way."""
-
-    @wraps(function)
-    def in_float32(*args: P.args, **kwargs: P.kwargs) -> T:
-        with jax.enable_x64(False):
-            return function(*args, **kwargs)
-
-    return in_float32
 
 
 class ActionValueNetwork(eqx.Module):

@@ -13,7 +13,8 @@ from kdbirl.errors import InputError
 from kdbirl.planners.acting import Actor
 from kdbirl.planners.policy import Policy
 from kdbirl.planners.q_episodes import Scales
-from kdbirl.planners.q_network import ActionValueNetwork, action_values, greedy, single_precision
+from kdbirl.planners.q_network import ActionValueNetwork, action_values, greedy
+from kdbirl.precision import single_precision
 
 
 @dataclass(frozen=True)

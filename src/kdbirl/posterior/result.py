@@ -26,6 +26,7 @@ from kdbirl.posterior.record import (
     statistic_of,
     table_of,
 )
+from kdbirl.posterior.storage import damaged, read_posterior, save_posterior, to_datatree
 
 if TYPE_CHECKING:
     import polars
@@ -212,14 +213,10 @@ class Posterior:
 
     def to_arviz(self) -> "xarray.DataTree":
         """As ArviZ's DataTree: posterior, sample_stats, log_likelihood, prior, observed_data, constant_data."""
-        from kdbirl.posterior.storage import to_datatree
-
         return to_datatree(self)
 
     def save(self, path: str | Path) -> None:
         """Write one netCDF file that ArviZ opens and `load_posterior` reads back equal; whole or not at all."""
-        from kdbirl.posterior.storage import save_posterior
-
         save_posterior(self, path)
 
     def fingerprint(self) -> str:
@@ -249,3 +246,17 @@ class Posterior:
 def _describe(values: Float[np.ndarray, "rows draws"], level: float) -> Float[np.ndarray, "4 rows"]:
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=1)
     return np.stack([values.mean(axis=1), values.std(axis=1), low, high])
+
+
+def load_posterior(path: str | Path, functions: Mapping[str, Any] | None = None) -> Posterior:
+    """The posterior that `Posterior.save` wrote. `functions` gives back Python code of its reward features, by name."""
+    place = Path(path)
+    stored, fingerprint = read_posterior(place, functions)
+    try:
+        posterior = Posterior(**stored)
+        intact = posterior.fingerprint() == fingerprint
+    except Exception as error:
+        damaged(place, error)
+    if not intact:
+        damaged(place, None)
+    return posterior

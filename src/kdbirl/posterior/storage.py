@@ -19,7 +19,6 @@ from kdbirl.features.base import SILENT, FeatureMap
 from kdbirl.files import whole_or_not_at_all
 from kdbirl.hdf5 import read_hdf5
 from kdbirl.posterior.record import spec_of
-from kdbirl.posterior.result import Posterior
 from kdbirl.progress import Progress
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Variables = dict[str, tuple[tuple[str, ...], Array]]
 
 
-def to_datatree(posterior: Posterior) -> "xarray.DataTree":
+def to_datatree(posterior: Any) -> "xarray.DataTree":
     """Groups posterior, sample_stats, log_likelihood, prior, observed_data and constant_data; no empty one."""
     import xarray
 
@@ -51,7 +50,7 @@ def to_datatree(posterior: Posterior) -> "xarray.DataTree":
     return xarray.DataTree.from_dict({"/": xarray.Dataset(attrs=_attributes(posterior)), **datasets})
 
 
-def save_posterior(posterior: Posterior, path: str | Path) -> None:
+def save_posterior(posterior: Any, path: str | Path) -> None:
     """Write the DataTree whole or not at all; an existing file is replaced in one step."""
     tree = to_datatree(posterior)
     with whole_or_not_at_all(Path(path)) as unfinished:
@@ -60,19 +59,14 @@ def save_posterior(posterior: Posterior, path: str | Path) -> None:
         tree.to_netcdf(unfinished, engine="h5netcdf", encoding=encoding)
 
 
-def load_posterior(path: str | Path, functions: Mapping[str, Any] | None = None) -> Posterior:
-    """The posterior that `Posterior.save` wrote. `functions` gives back Python code of its reward features, by name."""
-    place = Path(path)
-    attributes, arrays = _read(place)
-    _check_format(place, attributes)
+def read_posterior(path: Path, functions: Mapping[str, Any] | None) -> tuple[dict[str, Any], str]:
+    """The fields of the posterior in a file, and the fingerprint that they should have."""
+    attributes, arrays = _read(path)
+    _check_format(path, attributes)
     try:
-        posterior = _rebuilt(attributes, arrays, functions)
-        intact = posterior.fingerprint() == attributes["kdbirl_fingerprint"]
+        return _fields(attributes, arrays, functions), attributes["kdbirl_fingerprint"]
     except Exception as error:
-        _damaged(place, error)
-    if not intact:
-        _damaged(place, None)
-    return posterior
+        damaged(path, error)
 
 
 @dataclass(frozen=True)
@@ -102,7 +96,7 @@ class MissingFeatures(FeatureMap):
         return self.spec
 
 
-def _groups(posterior: Posterior) -> dict[str, Variables]:
+def _groups(posterior: Any) -> dict[str, Variables]:
     sample = ("chain", "draw")
     tables: dict[str, Variables] = {
         "posterior": {"reward": ((*sample, "parameter"), posterior.draws)},
@@ -121,7 +115,7 @@ def _groups(posterior: Posterior) -> dict[str, Variables]:
     return {group: {name: v for name, v in table.items() if v[1].size} for group, table in tables.items()}
 
 
-def _log_likelihood(posterior: Posterior) -> Variables:
+def _log_likelihood(posterior: Any) -> Variables:
     table, index = posterior.log_likelihood, posterior.expert_index
     if table is None:
         return {}
@@ -130,7 +124,7 @@ def _log_likelihood(posterior: Posterior) -> Variables:
     return {"demonstrations": (("chain", "draw", "demonstration"), table[:, :, index])}
 
 
-def _coordinates(posterior: Posterior, variables: Variables) -> dict[str, Any]:
+def _coordinates(posterior: Any, variables: Variables) -> dict[str, Any]:
     lengths = {d: n for dims, values in variables.values() for d, n in zip(dims, values.shape, strict=True)}
     labels = {"parameter": posterior.names, "feature": posterior.feature_names, "task": posterior.task_names}
     return {d: [_label(name) for name in labels[d]] if d in labels else np.arange(n) for d, n in lengths.items()}
@@ -141,7 +135,7 @@ def _label(name: str) -> str:
     return name.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _attributes(posterior: Posterior) -> dict[str, Any]:
+def _attributes(posterior: Any) -> dict[str, Any]:
     shapes = {name: list(getattr(posterior, name).shape) for name in ("prior_draws", "expert_features", "task_rewards")}
     record = {name: getattr(posterior, name) for name in TEXT_FIELDS}
     record |= {"reward_features": spec_of(posterior.reward_features), "shapes": shapes}
@@ -181,14 +175,14 @@ def _check_format(path: Path, attributes: Mapping[str, Any]) -> None:
     version = attributes["kdbirl_format"]
     version = version[0] if isinstance(version, list) and len(version) == 1 else version  # netCDF has no plain numbers
     if not isinstance(version, int) or version < 1:
-        _damaged(path, None)
+        damaged(path, None)
     if version > FORMAT:
         raise FileProblem(f"{path} was written by a newer kdbirl; install that one: pip install --upgrade kdbirl.")
 
 
-def _rebuilt(
+def _fields(
     attributes: Mapping[str, Any], arrays: Mapping[str, Mapping[str, Array]], functions: Mapping[str, Any] | None
-) -> Posterior:
+) -> dict[str, Any]:
     record = {name: json.loads(attributes[f"kdbirl_{name}"]) for name in (*TEXT_FIELDS, "shapes", "reward_features")}
     record |= {name: tuple(value) for name, value in record.items() if isinstance(value, list)}  # JSON has no tuples
     record["cards"] = {name: tuple(card) for name, card in record["cards"].items()}
@@ -201,16 +195,18 @@ def _rebuilt(
         "task_rewards": constant.get("task_rewards"),
     }
     index = constant.get("expert_index", np.zeros(0, np.int64))
-    return Posterior(
-        draws=arrays["posterior"]["reward"],
-        sample_stats=dict(arrays.get("sample_stats", {})),
-        log_likelihood=_distinct(attributes, arrays.get("log_likelihood", {}), index),
-        expert_index=index,
-        expert_episodes=constant.get("expert_episodes", np.zeros(0, np.int64)),
-        task_rows=constant.get("task_rows", np.zeros(0, np.int64)),
-        reward_features=features,
-        **{**stored, **empty, **record},
-    )
+    return {
+        "draws": arrays["posterior"]["reward"],
+        "sample_stats": dict(arrays.get("sample_stats", {})),
+        "log_likelihood": _distinct(attributes, arrays.get("log_likelihood", {}), index),
+        "expert_index": index,
+        "expert_episodes": constant.get("expert_episodes", np.zeros(0, np.int64)),
+        "task_rows": constant.get("task_rows", np.zeros(0, np.int64)),
+        "reward_features": features,
+        **stored,
+        **empty,
+        **record,
+    }
 
 
 def _distinct(attributes: Mapping[str, Any], group: Mapping[str, Array], index: Array) -> Array | None:
@@ -240,7 +236,7 @@ def features_of(spec: dict[str, Any] | None, functions: Mapping[str, Any] | None
     return rebuilt
 
 
-def _damaged(path: Path, cause: Exception | None) -> NoReturn:
+def damaged(path: Path, cause: Exception | None) -> NoReturn:
     raise FileProblem(
         f"{path} is damaged or was changed after it was saved: its content does not match its checksum; restore the "
         "file, or compute the posterior again."
