@@ -12,7 +12,6 @@ from typing import Any
 from benchmarks import (
     avril,
     birl,
-    boxed_sums,
     cluster,
     evaluation_cost,
     kernel_sums,
@@ -30,7 +29,6 @@ HERE = Path(__file__).resolve().parent
 PARTS: dict[str, tuple[Callable[[bool, int], dict[str, Any]], int]] = {  # what to call, and repeats
     "avril": (avril.compare, 5),
     "birl": (birl.compare, 3),
-    "boxed-sums": (boxed_sums.compare, 5),
     "cluster": (cluster.compare, 5),
     "evaluation": (evaluation_cost.compare, 15),
     "kernel-sums": (kernel_sums.compare, 7),

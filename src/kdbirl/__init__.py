@@ -62,7 +62,6 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.likelihood.kernels import RadialKernel as RadialKernel
     from kdbirl.likelihood.kernels import UserKernel as UserKernel
     from kdbirl.likelihood.kernels import sigma_from_paper as sigma_from_paper
-    from kdbirl.likelihood.sums_method import KernelSums as KernelSums
     from kdbirl.methods.avril import AVRIL as AVRIL
     from kdbirl.methods.avril_agent import AVRILAgent as AVRILAgent
     from kdbirl.methods.behaviour_cloning import BehaviourCloning as BehaviourCloning
@@ -178,7 +177,6 @@ _MODULE_OF = {
     "RadialKernel": "kdbirl.likelihood.kernels",
     "UserKernel": "kdbirl.likelihood.kernels",
     "sigma_from_paper": "kdbirl.likelihood.kernels",
-    "KernelSums": "kdbirl.likelihood.sums_method",
     "AVRIL": "kdbirl.methods.avril",
     "AVRILAgent": "kdbirl.methods.avril_agent",
     "BehaviourCloning": "kdbirl.methods.behaviour_cloning",

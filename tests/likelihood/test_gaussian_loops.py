@@ -7,9 +7,8 @@ import pytest
 from numba import njit
 
 from kdbirl.likelihood import gaussian_sums
-from kdbirl.likelihood.gaussian_loops import MOST, MOST_SINGLE, exp2, exp2_single
+from kdbirl.likelihood.gaussian_loops import MOST, exp2
 from kdbirl.likelihood.gaussian_sums import gaussian_log_sums, in_range
-from kdbirl.likelihood.kernel_sums import SINGLE_ERROR
 
 EXPONENTS = np.concatenate(
     [
@@ -21,30 +20,23 @@ EXPONENTS = np.concatenate(
 
 
 @njit
-def powers(exponents, single):
+def powers(exponents):
     found = np.empty_like(exponents)
     for i in range(len(exponents)):
-        found[i] = exp2_single(np.float32(exponents[i])) if single else exp2(exponents[i])
+        found[i] = exp2(exponents[i])
     return found
 
 
 def test_powers_of_two_are_right_to_rounding():
     exact = np.exp2(EXPONENTS.astype(np.longdouble))
-    assert float(np.max(np.abs(powers(EXPONENTS, False) / exact - 1))) < 2**-51  # of a correct one: 2^-53
+    assert float(np.max(np.abs(powers(EXPONENTS) / exact - 1))) < 2**-51  # of a correct one: 2^-53
     whole = np.arange(-1000.0, 1001.0)
-    np.testing.assert_array_equal(powers(whole, False), np.exp2(whole))
+    np.testing.assert_array_equal(powers(whole), np.exp2(whole))
 
 
-def test_powers_of_two_in_single_precision():
-    exponents = EXPONENTS[np.abs(EXPONENTS) <= 120].astype(np.float32).astype(float)
-    assert np.max(np.abs(powers(exponents, True) / np.exp2(exponents) - 1)) < 2**-22
-
-
-@pytest.mark.parametrize("single", [False, True])
-def test_beyond_their_range_powers_are_those_of_the_bound(single):
-    most = float(MOST_SINGLE if single else MOST)
-    far = np.array([-np.inf, -1e300, -most - 1, most + 1, 1e300, np.inf])
-    np.testing.assert_array_equal(powers(far, single), np.exp2(np.clip(far, -most, most)))
+def test_beyond_their_range_powers_are_those_of_the_bound():
+    far = np.array([-np.inf, -1e300, -MOST - 1, MOST + 1, 1e300, np.inf])
+    np.testing.assert_array_equal(powers(far), np.exp2(np.clip(far, -MOST, MOST)))
 
 
 def problem(d, m=3000, n=40):
@@ -67,9 +59,6 @@ def test_any_number_of_columns(d, h):
     given = problem(d)
     expected = directly(*given, h)
     np.testing.assert_allclose(gaussian_log_sums(*given, h), expected, rtol=1e-14, atol=1e-13)
-    error = np.abs(gaussian_log_sums(*given, h, single=True) - expected)
-    assert error.max() > 0
-    assert (error < SINGLE_ERROR).all()
 
 
 def test_what_a_row_gets_depends_on_nothing_beside_it(monkeypatch):

@@ -9,7 +9,6 @@ are mixtures over tasks (`TaskMixture`), evaluated as one matrix-vector product 
 """
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Literal
 
 import jax
@@ -19,17 +18,13 @@ from jaxtyping import Array, Float, Int
 
 from kdbirl.errors import InputError
 from kdbirl.likelihood.all_rows import AllRows
-from kdbirl.likelihood.boxed_sums import boxed_log_sums
-from kdbirl.likelihood.boxes import Boxes
 from kdbirl.likelihood.distances import cosine, euclidean, manhattan
 from kdbirl.likelihood.distinct import collapse_by_task, distinct_rows
 from kdbirl.likelihood.kernel_sums import log_sum_exp, padded_size, task_log_sums
 from kdbirl.likelihood.kernels import PROFILES, PairKernel, RadialKernel, SimpleKernel
-from kdbirl.likelihood.sums_method import EXACT, KernelSums
 from kdbirl.precision import float64
 from kdbirl.progress import Progress
 
-ROWS_PROBED = 8  # expert rows at which sums that are not exact are compared with exact ones
 LARGEST_SAFE_RANGE = 650.0  # XLA's exp is zero from e^-708 down: what is lost is below e^-58 of a sum of e^-650
 
 Conditional = Literal["state-action", "action"]
@@ -114,7 +109,6 @@ class CKDE:
     task_weights: TaskWeights = "rows"
     state_columns: tuple[int, ...] = ()
     all_rows: AllRows | None = None
-    sums: KernelSums = EXACT
 
     @classmethod
     def from_rows(
@@ -128,12 +122,11 @@ class CKDE:
         task_weights: TaskWeights = "rows",
         state_columns: tuple[int, ...] = (),
         index: Int[np.ndarray, " m"] | None = None,
-        sums: KernelSums = EXACT,
     ) -> "CKDE":
         """Collapse identical rows of each task; with an index, row j of the bank is `rows[index[j]]`."""
         distinct, weights, of_task = collapse_by_task(rows, tasks, index)
         kernels = kernel, reward_kernel, conditional, task_weights, state_columns
-        return cls(distinct, weights, of_task, task_rewards, *kernels, sums=sums)
+        return cls(distinct, weights, of_task, task_rewards, *kernels)
 
     @property
     def n_tasks(self) -> int:
@@ -163,36 +156,8 @@ class CKDE:
         """S of expert rows on some feature columns, over all training rows."""
         if self.all_rows is not None:
             return self.all_rows.task_log_sums(expert, kernel, h, columns, progress)
-        if columns == tuple(range(self.rows.shape[1])) and self.sums.boxed(kernel, len(columns)):
-            return boxed_log_sums(expert, self._boxes(float(h[0])), self.sums.tolerance)
-        rows, single = self.rows[:, list(columns)], self.sums.precision == "single"
-        return task_log_sums(expert, rows, self.weights, self.tasks, self.n_tasks, kernel, h, progress, single)
-
-    def _boxes(self, h: float) -> Boxes:
-        """Made when an h is first asked for, and kept until another one is."""
-        boxes = self._kept_boxes.get(h)
-        if boxes is None:
-            boxes = Boxes.of(self.rows, self.weights, self.tasks, self.n_tasks, h)
-            self._kept_boxes.clear()
-            self._kept_boxes[h] = boxes
-        return boxes
-
-    @cached_property
-    def _kept_boxes(self) -> dict[float, Boxes]:
-        return {}
-
-    def realised_error(self, expert: Float[np.ndarray, "n d"], h: Float[np.ndarray, " parts"]) -> float | None:
-        """The largest error of log sums at a few expert rows; None where sums are exact."""
-        if self.sums.exact or self.all_rows is not None or not self.kernel.squared_exponential:
-            return None
-        rows = distinct_rows(expert)[0]
-        rows = rows[:: max(len(rows) // ROWS_PROBED, 1)][:ROWS_PROBED]
-        columns = tuple(range(rows.shape[1]))
-        tables = [
-            method.task_log_sums(rows, self.kernel, h, columns) for method in (self, replace(self, sums=KernelSums()))
-        ]
-        reached = np.isfinite(tables[1])
-        return float(np.abs(tables[0] - tables[1])[reached].max(initial=0.0))
+        rows = self.rows[:, list(columns)]
+        return task_log_sums(expert, rows, self.weights, self.tasks, self.n_tasks, kernel, h, progress)
 
     @float64
     def likelihood(

@@ -2,7 +2,7 @@
 
 A kernel is 2^t. With n the integer nearest to t, 2^t = 2^n 2^(t - n): the difference is exact, 2^n is put
 into the bits of the exponent, and 2^r on [-1/2, 1/2] is the polynomial through its values at Chebyshev's nodes (12 of
-them: within 2e-17; 7 in single precision: within 2e-8). All of it is vector instructions, which no library's exp is
+them: within 2e-17). All of it is vector instructions, which no library's exp is
 here. Every function works on one thread and lets others run.
 """
 
@@ -17,11 +17,8 @@ C1, C2, C3 = 0.6931471805599453, 0.24022650695910158, 0.055504108664821625
 C4, C5, C6 = 0.009618129107587256, 0.001333355814640647, 0.00015403530463724353
 C7, C8, C9 = 1.5252733841556773e-05, 1.3215432535912375e-06, 1.0178057087733941e-07
 C10, C11 = 7.074194297288521e-09, 4.4558179083360645e-10
-S1, S2, S3 = np.float32(0.6931472067028326), np.float32(0.24022650922288757), np.float32(0.05550327226670302)
-S4, S5, S6 = np.float32(0.009618056678524637), np.float32(0.0013400428177615838), np.float32(0.0001546144469856913)
 ROUND = 1.5 * 2.0**52  # added to a small number, it leaves the nearest integer in the last bits
-ROUND_SINGLE = np.float32(1.5 * 2.0**23)
-MOST, MOST_SINGLE = 1000.0, np.float32(120.0)  # of an exponent: 2^-1000 is nothing, 2^1000 shows
+MOST = 1000.0  # of an exponent: 2^-1000 is nothing, 2^1000 shows
 LARGE = 2.0**60  # of the sum of a block, relative to the kernel that it is scaled by: another one is nearer
 
 
@@ -44,22 +41,6 @@ def exp2(t):
     q = q * r + 1.0
     scale = np.float64(shifted).view(np.int64) << 52
     return np.int64(np.float64(q).view(np.int64) + scale).view(np.float64)
-
-
-@compiled(fastmath={"contract"})
-def exp2_single(t):
-    """The same in single precision, within 120 of zero."""
-    t = min(max(t, -MOST_SINGLE), MOST_SINGLE)
-    shifted = t + ROUND_SINGLE
-    r = t - (shifted - ROUND_SINGLE)
-    q = S6 * r + S5
-    q = q * r + S4
-    q = q * r + S3
-    q = q * r + S2
-    q = q * r + S1
-    q = q * r + np.float32(1.0)
-    scale = np.int32(np.float32(shifted).view(np.int32) << np.int32(23))
-    return np.int32(np.float32(q).view(np.int32) + scale).view(np.float32)
 
 
 @compiled(fastmath=LOOSE)
@@ -115,24 +96,8 @@ def total_of(squares, weights, factor, near):
     return total
 
 
-@compiled(fastmath=LOOSE)
-def _total_single(squares, weights, factor, near):
-    """The same, with the terms in single precision."""
-    total = 0.0
-    for j in range(len(weights)):
-        total += weights[j] * np.float64(exp2_single(np.float32(factor * (squares[j] - near))))
-    return total
-
-
 @compiled()
-def _block_total(squares, weights, factor, near, single):
-    if single:
-        return _total_single(squares, weights, factor, near)
-    return total_of(squares, weights, factor, near)
-
-
-@compiled()
-def scaled_sums(expert, rows, weights, first, scale, factor, single, totals, near):
+def scaled_sums(expert, rows, weights, first, scale, factor, totals, near):
     """Fill totals and near `(n, segments)`: the sum over the rows of each segment is total 2^(factor near).
 
     The rows of segment s are those from first[s] on; squares are |scale (x - y)|^2. `near` is that of the first row, as
@@ -153,10 +118,10 @@ def scaled_sums(expert, rows, weights, first, scale, factor, single, totals, nea
                 squares_to(x[i], y, n, own)
                 if start == first[s]:
                     near[i, s] = own[0]
-                more = _block_total(own, weight, factor, near[i, s], single)
+                more = total_of(own, weight, factor, near[i, s])
                 if not more < LARGE:
                     nearest = min(near[i, s], own.min())
                     totals[i, s] *= exp2(factor * (near[i, s] - nearest))
                     near[i, s] = nearest
-                    more = _block_total(own, weight, factor, nearest, single)
+                    more = total_of(own, weight, factor, nearest)
                 totals[i, s] += more

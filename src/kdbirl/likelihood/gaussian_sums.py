@@ -30,12 +30,8 @@ def gaussian_log_sums(
     weights: Float[np.ndarray, " m"],
     first: Int[np.ndarray, " ends"],
     h: float,
-    single: bool = False,
 ) -> Float[np.ndarray, "n segments"]:
-    """log sums over the rows of each segment: from first[s] to before first[s + 1], and none is empty.
-
-    `single` is for weights that are no further apart than a factor of 10^15.
-    """
+    """log sums over the rows of each segment: from first[s] to before first[s + 1], and none is empty."""
     from kdbirl.likelihood.gaussian_loops import scaled_sums
 
     # in one layout and writable, since each other one would be compiled anew
@@ -45,7 +41,7 @@ def gaussian_log_sums(
     totals, near = np.empty((2, len(expert), len(first) - 1))
 
     def of_part(part: slice) -> None:
-        scaled_sums(given[0][part], *given[1:], first, scale, factor, single, totals[part], near[part])
+        scaled_sums(given[0][part], *given[1:], first, scale, factor, totals[part], near[part])
 
     if len(expert) * len(rows) < PAIRS_OF_A_THREAD:
         of_part(slice(None))

@@ -6,7 +6,7 @@ laid out in *tiles* of one task each, padded with rows of weight zero, and summe
 the cache, in two ways that are equal to rounding:
 - `_plain_tiles`: the sum as it is, in one pass;
 - `_scaled_tiles`: each tile's sum is scaled by its largest term. For rows whose plain sums come near the ends of the
-  range of doubles, and for terms in single precision.
+  range of doubles.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,6 @@ TILE = 256  # rows of one task summed at once
 ROWS_PER_CALL = 2**17  # training rows per compiled call: progress can be shown, and buffers can be reused
 EXPERT_BLOCK = 512  # expert rows per compiled call
 SMALLEST_SAFE_SUM = 1e-290  # below this, terms may have underflowed: XLA's exp is zero from 2e-308 (e^-708) down
-SINGLE_ERROR = 1e-5  # of log S with terms in single precision: exponents up to 87 within 2^-24, and exp within 2^-22
 LARGEST_SAFE_SUM = 1e290  # above this, terms of a user's kernel may have overflowed
 WIDE = {"xla_cpu_prefer_vector_width": 512}  # XLA's default is 256: 1.7 times slower where the processor has AVX-512
 
@@ -89,14 +88,9 @@ def task_log_sums(
     kernel: PairKernel,
     h: Float[np.ndarray, " parts"],
     progress: Progress | None = None,
-    single: bool = False,
 ) -> Float[np.ndarray, "n {n_tasks}"]:
-    """S (n, K) for expert rows against training rows of positive weights, sorted by task. Costs n*m kernel evaluations.
-
-    `single`: for the Gaussian on Euclidean distance, terms in single precision, added in double: within `SINGLE_ERROR`.
-    """
+    """S (n, K) of expert rows over training rows of positive weights, sorted by task. Costs n*m kernel evaluations."""
     progress = progress or Silent()
-    single = single and kernel.squared_exponential
     looped = _looped(expert, rows, kernel, h)
     width = tile_width(len(rows), n_tasks)
     table = np.full((len(expert), n_tasks), -np.inf)
@@ -107,7 +101,7 @@ def task_log_sums(
         present = slice(int(part[2][0]), int(part[2][-1]) + 1)
         for first in range(0, len(expert), EXPERT_BLOCK):
             block = expert[first : first + EXPERT_BLOCK]
-            sums = _loop_sums(block, part, h, single) if looped else _tile_sums(block, part, width, kernel, h, single)
+            sums = _loop_sums(block, part, h) if looped else _tile_sums(block, part, width, kernel, h)
             if not (sums < np.inf).all():
                 raise InputError(
                     "The kernel gives NaN or infinity for a pair of an expert row and a training row: it, and the "
@@ -126,13 +120,13 @@ def _looped(expert: np.ndarray, rows: np.ndarray, kernel: PairKernel, h: np.ndar
     return ours and in_range(expert, float(h[0])) and in_range(rows, float(h[0]))
 
 
-def _loop_sums(block: np.ndarray, part: Part, h: np.ndarray, single: bool) -> np.ndarray:
+def _loop_sums(block: np.ndarray, part: Part, h: np.ndarray) -> np.ndarray:
     """(len(block), tasks) log sums over a part of the training rows, of all tasks from its first to its last one."""
     rows, weights, tasks = part
     starts = _starts(tasks)
     table = np.full((len(block), int(tasks[-1] - tasks[0]) + 1), -np.inf)
     ends = np.append(starts, len(rows))
-    table[:, tasks[starts] - tasks[0]] = gaussian_log_sums(block, rows, weights, ends, float(h[0]), single)
+    table[:, tasks[starts] - tasks[0]] = gaussian_log_sums(block, rows, weights, ends, float(h[0]))
     return table
 
 
@@ -163,18 +157,13 @@ def rounded_up(n: int, bits: int) -> int:
     return -(-n // grain) * grain
 
 
-def _tile_sums(
-    block: np.ndarray, part: Part, width: int, kernel: PairKernel, h: np.ndarray, single: bool
-) -> np.ndarray:
+def _tile_sums(block: np.ndarray, part: Part, width: int, kernel: PairKernel, h: np.ndarray) -> np.ndarray:
     """The same as `_loop_sums`, of any kernel, by tiles of this width."""
     tasks, padded = part[2], _padded(block)
     tiles = tiled(*part, width, len(padded))
     first = _starts(tiles.tasks)
     table = np.full((len(block), int(tasks[-1] - tasks[0]) + 1), -np.inf)
     present = tiles.tasks[first] - tasks[0]
-    if single:
-        table[:, present] = _scaled(padded, tiles, kernel, h, single)[: len(block)]
-        return table
     totals = np.add.reduceat(_plain(padded, tiles, kernel, h), first, axis=0).T[: len(block)]
     with np.errstate(divide="ignore"):  # an empty or underflowed sum
         table[:, present] = np.log(totals)
@@ -197,12 +186,10 @@ def _plain(block: np.ndarray, tiles: Tiles, kernel: PairKernel, h: np.ndarray) -
     return _by_tile(_plain_tiles(jnp.asarray(block), rows, log_weights, jnp.asarray(h), kernel), tiles)
 
 
-def _scaled(
-    block: np.ndarray, tiles: Tiles, kernel: PairKernel, h: np.ndarray, single: bool = False
-) -> Float[np.ndarray, "n present"]:
+def _scaled(block: np.ndarray, tiles: Tiles, kernel: PairKernel, h: np.ndarray) -> Float[np.ndarray, "n present"]:
     """Log sums of each task that is present."""
     rows, log_weights = jnp.asarray(tiles.rows), jnp.asarray(tiles.log_weights)
-    sums = _by_tile(_scaled_tiles(jnp.asarray(block), rows, log_weights, jnp.asarray(h), kernel, single), tiles)
+    sums = _by_tile(_scaled_tiles(jnp.asarray(block), rows, log_weights, jnp.asarray(h), kernel), tiles)
     return np.logaddexp.reduceat(sums, _starts(tiles.tasks), axis=0).T
 
 
@@ -233,32 +220,28 @@ def _plain_tiles(
     return jax.lax.scan(step, None, (rows, log_weights))[1]
 
 
-@partial(jax.jit, static_argnames=("kernel", "single"), compiler_options=WIDE)
+@partial(jax.jit, static_argnames="kernel", compiler_options=WIDE)
 def _scaled_tiles(
     block: Float[Array, "n d"],
     rows: Float[Array, "steps group width d"],
     log_weights: Float[Array, "steps group width"],
     h: Float[Array, " parts"],
     kernel: PairKernel,
-    single: bool,
 ) -> Float[Array, "steps n group"]:
     """Log sums of weight * K over each tile, scaled by the largest term."""
 
     def step(carry: None, tile: tuple[Array, Array]) -> tuple[None, Array]:
-        return carry, log_sum_exp(_log_terms(block, *tile, h, kernel), axis=-1, single=single)
+        return carry, log_sum_exp(_log_terms(block, *tile, h, kernel), axis=-1)
 
     return jax.lax.scan(step, None, (rows, log_weights))[1]
 
 
-def log_sum_exp(terms: Float[Array, "..."], axis: int, single: bool = False) -> Float[Array, "..."]:
-    """log sum exp along an axis; -inf, with gradient zero, where every term is -inf.
-
-    `single`: exp in single precision, added in the precision of the terms.
-    """
+def log_sum_exp(terms: Float[Array, "..."], axis: int) -> Float[Array, "..."]:
+    """log sum exp along an axis; -inf, with gradient zero, where every term is -inf."""
     largest = jnp.max(terms, axis=axis, keepdims=True)
     largest = jax.lax.stop_gradient(jnp.where(jnp.isfinite(largest), largest, 0.0))
     scaled = terms - largest
-    total = jnp.sum(jnp.exp(scaled.astype(jnp.float32) if single else scaled), axis=axis, dtype=terms.dtype)
+    total = jnp.sum(jnp.exp(scaled), axis=axis)
     positive = total > 0
     logs = jnp.log(jnp.where(positive, total, 1.0)) + jnp.squeeze(largest, axis)
     return jnp.where(positive, logs, -jnp.inf)

@@ -32,7 +32,6 @@ from kdbirl.likelihood.ckde import CKDE, CKDELikelihood, Conditional
 from kdbirl.likelihood.distances import Distance
 from kdbirl.likelihood.distinct import distinct_rows
 from kdbirl.likelihood.kernels import Kernel, ProductKernel, as_kernel, on_columns
-from kdbirl.likelihood.sums_method import EXACT, KernelSums
 from kdbirl.methods.arguments import is_number, reward_rows, row_count, whole_seed
 from kdbirl.methods.bandwidth_choice import Choice, Choices, asks_for_loto, fallback, fixed_bandwidths
 from kdbirl.methods.diagnosed import diagnosed, warn_of_silence
@@ -81,7 +80,6 @@ class KDBIRL:
     power: multiplies the log likelihood in the posterior; 1 is the paper. None: "loto" chooses it; with other rules, 1.
     conditional: "state-action" is the paper's p(s, a | R); "action" is p(a | s, R), for experts with other starts.
     task_weights: "rows" is the paper; "equal" stops tasks with many rows from dominating.
-    sums: how kernels are added: `kb.KernelSums()` is exact; others are faster, within a bound that is reported.
     reward_features: phi of R(s, a) = phi(s, a) . w, for `Posterior.reward`; guessed from the names where it is plain.
     """
 
@@ -97,7 +95,6 @@ class KDBIRL:
     conditional: Any = "state-action"
     task_weights: Any = "rows"
     reward_features: Any = None
-    sums: KernelSums = EXACT
     fitted: Fitted | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -246,7 +243,6 @@ class KDBIRL:
             conditional=self.conditional,
             task_weights=self.task_weights,
             state_columns=_state_columns(features, self.conditional),
-            sums=self.sums,
         )
 
     def _choices(self, ckde: CKDE, prior: Prior, training: TrainingRows, features: FeatureMap, seed: int) -> Choices:
@@ -374,20 +370,11 @@ class KDBIRL:
             "task_weights": self.task_weights,
             "sampler": {"asked": sampler.name, **chosen},
             "sampler_facts": draws.facts,
-            "notes": [*choice.bandwidths.notes, *draws.notes, *self._sums_notes(expert, choice, fitted)],
+            "notes": [*choice.bandwidths.notes, *draws.notes],
             "bank": fitted.bank_fingerprint,
             "expert": expert.fingerprint,
             **({"pareto_k": draws.facts["pareto_k"]} if "pareto_k" in draws.facts else {}),
         }
-
-    def _sums_notes(self, expert: "_Expert", choice: Choice, fitted: Fitted) -> tuple[str, ...]:
-        """How large the error of sums that are not exact may be, and was."""
-        found = fitted.ckde.realised_error(expert.rows, choice.bandwidths.h)
-        if found is None:
-            return () if self.sums.exact else ("kernel sums: exact, as they are for this kernel or a streamed bank",)
-        return (
-            f"kernel sums: log sums within {self.sums.bound:g}; at a few expert rows the largest error is {found:.2g}",
-        )
 
 
 def check_bank(bank: Any) -> None:

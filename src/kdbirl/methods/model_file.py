@@ -6,7 +6,7 @@ loading: `load_model(path, functions={"name": function})`.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,6 @@ from kdbirl.likelihood.kernels import (
     on_columns,
 )
 from kdbirl.likelihood.streamed_rows import StreamedRows
-from kdbirl.likelihood.sums_method import KernelSums
 from kdbirl.methods.bandwidth_choice import Choices
 from kdbirl.methods.fitted import Fitted
 from kdbirl.methods.kdbirl import KDBIRL
@@ -75,7 +74,6 @@ def save_model(model: KDBIRL, path: Path) -> None:
         "task_names": fitted.task_names,
         "bank": fitted.bank_fingerprint,
         "streamed": _streamed_spec(ckde.all_rows),
-        "sums": asdict(ckde.sums),
     }
     arrays = {
         "rows": ckde.rows,
@@ -124,7 +122,6 @@ def _rebuilt(record: dict[str, Any], arrays: dict[str, np.ndarray], functions: F
         record["conditional"],
         record["task_weights"],
         tuple(record["state_columns"]),
-        sums=KernelSums(**record.get("sums", {})),
     )
     names = tuple(record["reward_names"]), tuple(record["task_names"])
     streamed = record.get("streamed")
@@ -149,7 +146,6 @@ def _rebuilt(record: dict[str, Any], arrays: dict[str, np.ndarray], functions: F
         conditional=record["conditional"],
         task_weights=record["task_weights"],
         reward_features=reward_features,
-        sums=ckde.sums,
         fitted=Fitted(features, ckde, choices, prior, reward_features, *names, record["bank"]),
     )
 
