@@ -82,7 +82,7 @@ def test_a_limit_that_is_no_number_is_said(monkeypatch, value):
 def test_every_limit_is_documented(repository):
     page = (repository / "docs" / "reliability.md").read_text(encoding="utf-8")
     every = [value for value in vars(limits).values() if isinstance(value, limits.Limit)]
-    assert len(every) >= 7
+    assert len(every) >= 6
     assert [limit.variable for limit in every if limit.variable not in page] == []
 
 
@@ -153,11 +153,7 @@ def test_an_absurd_shape_in_hdf5(tmp_path):
         kb.load_posterior(tmp_path / "p.nc")
 
 
-def test_a_small_file_may_not_take_much_memory(tmp_path):
-    """Found by fuzzing: a chunk that calls itself 2 GiB long. And zeros that zlib packs 700 times are still read."""
-    found = Path(__file__).parent / "fuzz" / "corpus" / "posterior" / "chunk-of-2-gib"
-    with pytest.raises(FileProblem, match="is damaged"):
-        kb.load_posterior(found)
+def test_zeros_that_zlib_packs_700_times_are_still_read(tmp_path):
     with h5(tmp_path / "p.nc") as file:
         file.create_dataset("zeros", data=np.zeros((2**14, 2**9)), chunks=(2**14, 2**8), compression="gzip")
     assert 2**26 / (tmp_path / "p.nc").stat().st_size > 700
@@ -178,36 +174,6 @@ def test_links_that_lead_out_of_the_file_are_not_followed(tmp_path):
         file.create_dataset("a", shape=(4,), dtype="i8", external=[(str(tmp_path / "secret.bin"), 0, 32)])
     with pytest.raises(FileProblem, match="its data are in another file"):
         read_hdf5(tmp_path / "p.nc", "expected a posterior")
-
-
-def test_a_file_at_which_hdf5_goes_in_circles(tmp_path, monkeypatch):
-    """The list of a group's links leads back to itself: HDF5 1.14 follows it for ever."""
-    monkeypatch.setenv("KDBIRL_MAX_HDF5_SECONDS", "2")
-    monkeypatch.setattr("kdbirl.hdf5.hdf5_child", _Looping(tmp_path))
-    (tmp_path / "p.nc").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
-    start = time.process_time()
-    with pytest.raises(FileProblem, match=r"given up after 2 seconds of the processor \(KDBIRL_MAX_HDF5_SECONDS"):
-        kb.load_posterior(tmp_path / "p.nc")
-    assert time.process_time() - start < 2  # of this process
-
-
-class _Looping:
-    """A reader that loops: what HDF5 does at such a file, on any version of HDF5."""
-
-    def __init__(self, folder: Path) -> None:
-        original = Path(kb.__file__).with_name("hdf5_child.py").read_text(encoding="utf-8")
-        self.__file__ = str(folder / "child.py")
-        Path(self.__file__).write_text(original.replace("    import h5py\n", "    while True: pass\n", 1))
-
-
-def test_a_reader_that_dies_is_a_sentence(tmp_path, monkeypatch):
-    looping = _Looping(tmp_path)
-    monkeypatch.setattr("kdbirl.hdf5.hdf5_child", looping)
-    child = Path(looping.__file__)
-    child.write_text(child.read_text().replace("while True: pass", "import os; os.abort()"))
-    (tmp_path / "p.nc").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
-    with pytest.raises(FileProblem, match="HDF5 broke down over it"):
-        kb.load_posterior(tmp_path / "p.nc")
 
 
 def test_a_posterior_that_claims_a_huge_likelihood(tmp_path):

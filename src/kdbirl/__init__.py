@@ -27,7 +27,6 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.diagnosis.leave_one_out import leave_one_out as leave_one_out
     from kdbirl.diagnosis.loto import LotoSettings as LotoSettings
     from kdbirl.envs.base import TabularMDP as TabularMDP
-    from kdbirl.envs.cartpole import CartPole as CartPole
     from kdbirl.envs.gridworld import Gridworld as Gridworld
     from kdbirl.envs.gym_sepsis import GymSepsis as GymSepsis
     from kdbirl.envs.gymnasium_source import as_gymnasium as as_gymnasium
@@ -142,7 +141,6 @@ _MODULE_OF = {
     "leave_one_out": "kdbirl.diagnosis.leave_one_out",
     "LotoSettings": "kdbirl.diagnosis.loto",
     "TabularMDP": "kdbirl.envs.base",
-    "CartPole": "kdbirl.envs.cartpole",
     "Gridworld": "kdbirl.envs.gridworld",
     "GymSepsis": "kdbirl.envs.gym_sepsis",
     "as_gymnasium": "kdbirl.envs.gymnasium_source",

@@ -1,8 +1,8 @@
 """Errors and warnings. Every message says what is wrong, where, what was expected and what to do."""
 
-import math
 import re
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 LONGEST_NAME, MOST_COMPARED = 60, 200  # a file may have a name as long as a book, and very many
 LONGEST_MESSAGE = 2000  # beyond it long words are shown in part
@@ -75,11 +75,12 @@ def quoted(value: object) -> str:
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """`" Did you mean 'x'?"` for a near candidate, or the list of what there is: a far-off guess only misleads."""
     known = [_shortened(str(c)) for c in candidates]
+    spelled = {_spelling(candidate): candidate for candidate in reversed(known[:MOST_COMPARED])}
     asked = _spelling(_shortened(name))
-    compared = known[:MOST_COMPARED]
-    slips, near = min(((_slips(asked, _spelling(c)), c) for c in compared), default=(math.inf, ""), key=lambda s: s[0])
-    if math.isfinite(slips):
-        return f" Did you mean {near!r}?"
+    near = get_close_matches(asked, spelled, 1, 0.5 if len(asked) == 2 else 0.65)
+    near = near or [word for word in spelled if len(asked) > 2 and word.startswith(asked)]  # only the end is missing
+    if near:
+        return f" Did you mean {spelled[near[0]]!r}?"
     shown = ", ".join(repr(c) for c in known[:12]) + (f" and {len(known) - 12} more" if len(known) > 12 else "")
     return f" There are: {shown}." if known else ""
 
@@ -87,21 +88,6 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
 def _spelling(name: str) -> str:
     """Without what hands get wrong most: case, and how words are joined."""
     return re.sub(r"[\s_-]+", " ", name).strip().casefold() or name
-
-
-def _slips(asked: str, word: str) -> float:
-    """Letters to add, drop, change or exchange; infinite for more than one in three, unless only the end is missing."""
-    rows = [list(range(len(word) + 1))]
-    for i, letter in enumerate(asked, start=1):
-        row = [i]
-        for j, other in enumerate(word, start=1):
-            row.append(min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (letter != other)))
-            if i > 1 and j > 1 and (letter, asked[i - 2]) == (word[j - 2], other):
-                row[-1] = min(row[-1], rows[-2][j - 2] + 1)
-        rows.append(row)
-    slips, longest = rows[-1][-1], max(len(asked), len(word))
-    near = slips <= max(1, longest // 3) and slips < longest
-    return float(slips) if near or (len(asked) > 2 and word.startswith(asked)) else math.inf
 
 
 class CalibrationWarning(KDBIRLWarning):

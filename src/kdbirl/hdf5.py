@@ -1,26 +1,18 @@
-"""HDF5 files, read in a process of their own: whatever a file does to the C library, this process only hears of it.
+"""HDF5 files as attributes and arrays, within limits. Links that lead out of the file are not followed."""
 
-A damaged file can make HDF5 loop for ever or crash. `hdf5_child` reads it within a limit of processor time (not of
-time on the clock: a slow disk or a stopped machine is no fault of the file's) and of memory. It takes a quarter of a
-second, which is less than xarray takes to be imported.
-"""
-
-import json
-import os
-import signal
-import subprocess
-import sys
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kdbirl import hdf5_child
 from kdbirl.errors import FileProblem
-from kdbirl.limits import HDF5_SECONDS, MEMORY_BYTES
+from kdbirl.limits import MEMORY_BYTES
 from kdbirl.reading import opened
 
-SECOND = 2**24  # bytes that are allowed another second
+DEEPEST, MOST_OBJECTS = 32, 100_000
+LARGEST_RATIO, SMALL = 2000, 2**27  # bytes that a byte of a file unpacks to (zlib reaches 1032), and that any file may
 Attributes = dict[str, dict[str, Any]]
 Arrays = dict[str, np.ndarray[Any, np.dtype[Any]]]
 
@@ -28,52 +20,79 @@ Arrays = dict[str, np.ndarray[Any, np.dtype[Any]]]
 def read_hdf5(path: Path, expected: str, kind: str = "HDF5", arrays_too: bool = True) -> tuple[Attributes, Arrays]:
     """(attributes by the path of their object, "" is the root; arrays of numbers by path). `kind`: in the sentence.
 
-    `arrays_too=False` reads the arrays as well, but does not keep them: for a library that reads the file again.
+    `arrays_too=False` checks sizes and structure alone, for a library that reads the file again.
     """
+    import h5py
+
     with opened(path, expected) as stream:
-        seconds = HDF5_SECONDS.value + stream.seek(0, os.SEEK_END) // SECOND
-    done = _answer(path, seconds, arrays_too)
-    head, _, data = done.stdout.partition(b"\n")
-    if done.returncode != 0 or not head:
-        raise FileProblem(f"{path} {_ended(done.returncode, seconds)}; {expected}.")
-    said = json.loads(head)
-    if "memory" in said:
-        MEMORY_BYTES.check(MEMORY_BYTES.value + 1, f"{path} unpacks to too much")
-    if "problem" in said:
+        most = min(MEMORY_BYTES.value, max(LARGEST_RATIO * stream.seek(0, 2), SMALL))
+    attributes: Attributes = {}
+    arrays: Arrays = {}
+    size = 0
+    try:
+        with h5py.File(path, "r") as file:
+            for name, item in _walk(file, h5py):
+                attributes[name] = _attributes(item)
+                if isinstance(item, h5py.Dataset) and item.dtype.kind in "biuf":
+                    size += _size(item)
+                    MEMORY_BYTES.check(size, f"{path} unpacks to too much")
+                    if size > most:
+                        raise ValueError("it asks for more memory than a file of its size can need")
+                    if arrays_too:
+                        values = item[()]
+                        arrays[name] = values.astype(values.dtype.newbyteorder("<"), copy=False)
+    except FileProblem:
+        raise
+    except Exception as problem:  # h5py raises whatever it stumbles over
+        reason = " ".join(str(problem).split())[:200] or type(problem).__name__
         raise FileProblem(
-            f"{path} cannot be read as {kind}: it is damaged, cut short, or another kind of file "
-            f"({said['problem']}); {expected}."
-        )
-    return said["attributes"], _arrays(said["arrays"], data)
+            f"{path} cannot be read as {kind}: it is damaged, cut short, or another kind of file ({reason}); "
+            f"{expected}."
+        ) from problem
+    return attributes, arrays
 
 
-def _answer(path: Path, seconds: int, arrays_too: bool) -> "subprocess.CompletedProcess[bytes]":
-    """What the child wrote. It finds packages where this process does, and loads no plug-ins of HDF5."""
-    here = {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry), "HDF5_PLUGIN_PRELOAD": "::"}
-    few = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # threads that only take address space
-    child = [sys.executable, "-P", hdf5_child.__file__, os.path.abspath(path)]  # noqa: PTH100 (links stay as they are)
-    words = [str(seconds), str(MEMORY_BYTES.value), "arrays" if arrays_too else "look"]
-    return subprocess.run(
-        [*child, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, check=False,
-        env={**os.environ, **here, **few},
-    )  # fmt: skip
+def _walk(root: Any, h5py: Any) -> Iterator[tuple[str, Any]]:
+    """Every object once, by path; neither soft nor external links, nor data that another file holds."""
+    seen: set[Any] = set()
+    queue: list[tuple[str, Any]] = [("", root)]
+    while queue:
+        name, item = queue.pop()
+        about = h5py.h5o.get_info(item.id)
+        if (about.fileno, about.addr) in seen:
+            continue
+        seen.add((about.fileno, about.addr))
+        if len(seen) > MOST_OBJECTS or name.count("/") > DEEPEST:
+            raise ValueError("it has too many objects, or too deep ones")
+        yield name.lstrip("/"), item
+        if isinstance(item, h5py.Group):
+            inside = [inner for inner in item if _is_inside(item, inner, h5py)]
+            queue += [(f"{name}/{inner}", item[inner]) for inner in reversed(inside)]
 
 
-def _ended(code: int, seconds: int) -> str:
-    if code in (-signal.SIGXCPU, -signal.SIGKILL):
-        return (
-            f"is damaged: reading it was given up after {seconds} seconds of the processor "
-            f"({HDF5_SECONDS.variable} allows more)"
-        )
-    return f"is damaged: HDF5 broke down over it (exit code {code})"
+def _is_inside(group: Any, name: str, h5py: Any) -> bool:
+    return isinstance(group.get(name, getlink=True), h5py.HardLink)
 
 
-def _arrays(listed: list[list[Any]], data: bytes) -> Arrays:
-    """Views of the bytes, in the order of the list."""
-    found, place = {}, 0
-    for name, kind, shape in listed:
-        dtype = np.dtype(kind)
-        count = int(np.prod(shape, dtype=object))
-        found[name] = np.frombuffer(data, dtype, count, place).reshape(shape)
-        place += count * dtype.itemsize
-    return found
+def _size(item: Any) -> int:
+    if item.external is not None or item.is_virtual:
+        raise ValueError("its data are in another file")
+    if item.shape is None:
+        return 0
+    return math.prod(item.shape) * int(item.dtype.itemsize)
+
+
+def _attributes(item: Any) -> dict[str, Any]:
+    """Text and numbers; what is neither (references, the scales of dimensions) nobody asks for."""
+    names = [name for name in item.attrs if name not in ("DIMENSION_LIST", "REFERENCE_LIST")]
+    found = {str(name): _plain(item.attrs[name]) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value if isinstance(value, str | int | float | bool) else None

@@ -51,4 +51,3 @@ JSON_BYTES = Limit("KDBIRL_MAX_JSON_BYTES", 2**26, "bytes")
 COLUMNS = Limit("KDBIRL_MAX_COLUMNS", 100_000, "columns")
 ENTRIES = Limit("KDBIRL_MAX_ENTRIES", 100_000, "directory entries")
 ARRAYS = Limit("KDBIRL_MAX_ARRAYS", 10_000, "arrays")
-HDF5_SECONDS = Limit("KDBIRL_MAX_HDF5_SECONDS", 6, "seconds")  # of the processor, and one more for every 16 MiB

@@ -108,7 +108,6 @@ class TestRefused:
             ({"states": [0, 2], "state_labels": ("a", "b")}, "row 2 is 2"),
             ({"states": [[1.0]], "state_names": ("x", "y")}, "2 names for 1 columns"),
             ({"states": [[1.0, 2.0]], "state_names": ("x", "x")}, "not distinct"),
-            ({"states": [[1.0, 2.0]], "state_names": ("x", "\ud800")}, "half of a character"),
             ({"states": [[1.0]], "actions": [0, 1]}, "actions: 2 rows, but the states have 1"),
             (
                 {"states": [[1.0], [2.0]], "actions": [0, 3], "n_actions": 3},

@@ -60,9 +60,9 @@ class Asked:
 
 def test_simulators_are_environments_too():
     """Rows follow each other by CartPole's own equations, and ends and cuts are told apart."""
-    from kdbirl.envs.cartpole import FARTHEST, SECONDS, STEEPEST
+    from ..envs.cartpole import FARTHEST, SECONDS, STEEPEST, CartPole
 
-    pole = kb.CartPole(discount=0.99)
+    pole = CartPole(discount=0.99)
     demos = kb.rollout(pole, "random", episodes=30, horizon=25, seed=0)
     assert demos.state_names == pole.observation_names
     assert demos.n_actions == 2
@@ -81,7 +81,7 @@ def test_simulators_are_environments_too():
 
 
 def test_policies_of_every_kind_act_in_simulators():
-    pole = kb.CartPole(discount=0.99, horizon=40)
+    pole = CartPole(discount=0.99, horizon=40)
     by_jax, by_numpy = (kb.rollout(pole, policy, episodes=4, horizon=None, seed=1) for policy in (Leaning(), Asked()))
     assert by_jax == by_numpy
     assert by_jax.n_rows == 160
@@ -98,7 +98,7 @@ def test_policies_of_every_kind_act_in_simulators():
 
 
 def test_simulated_rows_depend_on_the_seed_and_not_on_the_horizon():
-    pole = kb.CartPole(discount=0.99)
+    pole = CartPole(discount=0.99)
     first, again, other, longer = (
         kb.rollout(pole, "random", episodes=3, horizon=horizon, seed=seed)
         for seed, horizon in [(7, 8), (7, 8), (8, 8), (7, 9)]
@@ -212,10 +212,10 @@ def test_boltzmann_experts_are_those_of_the_action_values():
         (lambda: kb.rollout(kb.Gridworld(2), "random", episodes=0), "episodes=0 should be a whole number, at least 1"),
         (lambda: kb.rollout(kb.Gridworld(2), "random", horizon=0), "horizon=0 should be"),
         (lambda: kb.rollout(kb.Gridworld(2), "random", horizon=None), "no horizon of its own"),
-        (lambda: kb.rollout(kb.CartPole(0.9, horizon=None), "random", horizon=None), "no horizon of its own"),
-        (lambda: kb.rollout(kb.CartPole(0.9), "best"), "the only policy with a name"),
-        (lambda: kb.rollout(kb.CartPole(0.9), np.ones((4, 2)) / 2), "ndarray is no policy for a simulator"),
-        (lambda: kb.rollout(kb.CartPole(0.9), lambda o: o[:, 0] * 0), "gives float64 actions"),
+        (lambda: kb.rollout(CartPole(0.9, horizon=None), "random", horizon=None), "no horizon of its own"),
+        (lambda: kb.rollout(CartPole(0.9), "best"), "the only policy with a name"),
+        (lambda: kb.rollout(CartPole(0.9), np.ones((4, 2)) / 2), "ndarray is no policy for a simulator"),
+        (lambda: kb.rollout(CartPole(0.9), lambda o: o[:, 0] * 0), "gives float64 actions"),
         (lambda: kb.rollout(kb.Gridworld(2), "random", seed=-1), "seed=-1 should be"),
         (lambda: kb.rollout(kb.Gridworld(2), "best"), "the only policy with a name"),
         (lambda: kb.rollout(kb.Gridworld(2), kb.Policy.uniform(3, 5)), "is for 3 states"),

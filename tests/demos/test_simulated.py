@@ -8,9 +8,10 @@ from kdbirl.envs.simulator import TabularSimulator
 from kdbirl.errors import InputError
 from kdbirl.planners import simulated_episodes
 
+from ..envs.cartpole import CartPole
 from ..planners.untrained import untrained
 
-CART = kb.CartPole(discount=0.99)
+CART = CartPole(discount=0.99)
 REWARDS = np.random.default_rng(3).normal(size=(5, len(CART.feature_names)))
 
 

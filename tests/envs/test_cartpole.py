@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import kdbirl as kb
-from kdbirl.envs.cartpole import CartPoleState
 from kdbirl.envs.simulator import Simulator
 from kdbirl.errors import InputError
+
+from .cartpole import CartPole, CartPoleState
 
 
 def gymnasium_episodes(actions, seed):
@@ -34,7 +34,7 @@ def balancing(observation):
 def test_every_step_is_gymnasiums(precision, tolerance):
     """From each state that Gymnasium visits, the same next one: to rounding, in either precision."""
     rng = np.random.default_rng(0)
-    step = jax.jit(kb.CartPole(discount=0.99).step)
+    step = jax.jit(CartPole(discount=0.99).step)
     for seed in range(10):
         actions = rng.integers(0, 2, 500)
         states, rows = gymnasium_episodes(actions, seed)
@@ -50,7 +50,7 @@ def test_every_step_is_gymnasiums(precision, tolerance):
 
 def test_a_balanced_pole_is_truncated_after_500_steps():
     """Each balanced by what it observes itself: rounding errors grow without bound in an unstable world."""
-    step = jax.jit(kb.CartPole(discount=0.99).step)
+    step = jax.jit(CartPole(discount=0.99).step)
     env = gymnasium.make("CartPole-v1")
     there, _ = env.reset(seed=1)
     state = CartPoleState(jnp.asarray(there)[None], jnp.zeros(1, int))
@@ -63,7 +63,7 @@ def test_a_balanced_pole_is_truncated_after_500_steps():
 
 
 def test_it_is_a_simulator():
-    simulator = kb.CartPole(discount=0.99, horizon=None)
+    simulator = CartPole(discount=0.99, horizon=None)
     assert isinstance(simulator, Simulator)
     state, observation = simulator.reset(jax.random.key(0), 1000)
     assert observation.shape == (1000, len(simulator.observation_names))
@@ -78,4 +78,4 @@ def test_it_is_a_simulator():
 )
 def test_bad_settings_are_refused(keywords, word):
     with pytest.raises(InputError, match=word):
-        kb.CartPole(**keywords)
+        CartPole(**keywords)

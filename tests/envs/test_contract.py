@@ -9,6 +9,7 @@ import pytest
 import kdbirl as kb
 from kdbirl.envs.simulator import Simulator, TabularSimulator
 
+from .cartpole import CartPole
 from .worlds import WORLDS
 
 
@@ -85,7 +86,7 @@ def test_it_is_a_simulator(world):
     assert isinstance(TabularSimulator(world), Simulator)
 
 
-@pytest.mark.parametrize("kind", [kb.Gridworld, kb.ICUSepsis, kb.CartPole])
+@pytest.mark.parametrize("kind", [kb.Gridworld, kb.ICUSepsis, CartPole])
 def test_the_documentation_follows_the_template(kind):
     headings = re.findall(r"^ *## (.+)$", kind.__doc__, flags=re.MULTILINE)
     assert headings == ["States", "Actions", "Rewards", "Start and end", "Arguments"]

@@ -10,6 +10,7 @@ import kdbirl as kb
 from kdbirl.envs.sepsis_covariates import COVARIATES
 from kdbirl.errors import InputError
 
+from .cartpole import CartPole
 from .test_gym_sepsis import directory  # noqa: F401 (a fixture: random weights in the original's layout)
 
 SIM = kb.SepsisSim(memory=False, ending="never")
@@ -61,4 +62,4 @@ def test_one_patient_in_gymnasium():
     env.reset(seed=0)
     assert env.step(3)[1] <= 0
     with pytest.raises(InputError, match="not CartPole"):
-        kb.as_gymnasium(kb.CartPole(discount=0.9), "terminal")
+        kb.as_gymnasium(CartPole(discount=0.9), "terminal")

@@ -9,6 +9,7 @@ import kdbirl as kb
 from kdbirl.envs.sepsis_covariates import COVARIATES
 from kdbirl.envs.simulator import Outcome, Simulator, TabularSimulator
 
+from .cartpole import CartPole
 from .worlds import WORLDS
 
 
@@ -18,8 +19,8 @@ def two_features(observation, action):
 
 
 SIMULATORS = {
-    "CartPole": lambda: kb.CartPole(discount=0.99),
-    "CartPole without a horizon": lambda: kb.CartPole(discount=0.99, horizon=None),
+    "CartPole": lambda: CartPole(discount=0.99),
+    "CartPole without a horizon": lambda: CartPole(discount=0.99, horizon=None),
     "SepsisSim": kb.SepsisSim,
     "SepsisSim with a phi of its own": lambda: kb.SepsisSim(memory=False, ending="never").with_features(two_features),
     "features of states": lambda: TabularSimulator(kb.Gridworld(3, features="xy"), np.arange(18.0).reshape(9, 2)),

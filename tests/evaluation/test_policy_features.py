@@ -7,6 +7,7 @@ import kdbirl as kb
 from kdbirl.envs.simulator import TabularSimulator
 from kdbirl.errors import InputError
 
+from ..envs.cartpole import CartPole
 from ..planners.untrained import untrained
 
 GRID = kb.Gridworld(3, horizon=8)
@@ -31,14 +32,14 @@ def test_evd_follows_from_them():
 
 def test_a_second_call_compiles_nothing_even_for_another_network(monkeypatch):
     """Compiled programs do not ask Python for a step; other rewards, fewer of them, another seed and network."""
-    cart = kb.CartPole(discount=0.99)
+    cart = CartPole(discount=0.99)
     rewards = np.random.default_rng(1).normal(size=(8, len(cart.feature_names)))
     kb.policy_features(cart, untrained(cart, seed=0), rewards, episodes=8, horizon=10, seed=0)
 
     def asked(*arguments):
         raise AssertionError("the simulator was traced again")
 
-    monkeypatch.setattr(kb.CartPole, "step", asked)
+    monkeypatch.setattr(CartPole, "step", asked)
     kb.policy_features(cart, untrained(cart, seed=1), rewards[:6] + 1, episodes=8, horizon=10, seed=5)
     with pytest.raises(AssertionError, match="traced again"):  # so it would be seen
         kb.policy_features(cart, untrained(cart, seed=1), rewards, episodes=9, horizon=10, seed=5)

@@ -10,6 +10,8 @@ import kdbirl as kb
 from kdbirl.envs.simulator import TabularSimulator
 from kdbirl.errors import InputError
 
+from ..envs.cartpole import CartPole
+
 GRID = kb.Gridworld(3, slip=0.3, horizon=12, discount=0.9)
 STILL = kb.Gridworld(3, slip=0.2, discount=0.8)  # no horizon: policies do not depend on the step
 GRID_SIMULATOR, STILL_SIMULATOR = TabularSimulator(GRID), TabularSimulator(STILL)
@@ -149,7 +151,7 @@ def test_cartpole_with_a_policy_of_ones_own():
 
         return act
 
-    found = kb.evd(np.array([[-1.0]]), kb.CartPole(discount=0.99), [1.0], planner=planner, episodes=16)
+    found = kb.evd(np.array([[-1.0]]), CartPole(discount=0.99), [1.0], planner=planner, episodes=16)
     assert found.best == pytest.approx((1 - 0.99**500) / 0.01, rel=1e-3)
     assert found.per_draw[0] > 0.85 * found.best
     assert found.random < 0.3 * found.best

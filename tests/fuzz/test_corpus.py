@@ -24,7 +24,6 @@ def test_the_corpus_is_there_and_small():
 @pytest.mark.parametrize("path", FINDS, ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_a_find_does_no_harm_any_more(path, tmp_path, monkeypatch):
     monkeypatch.setenv("KDBIRL_MAX_MEMORY_BYTES", str(2**26))
-    monkeypatch.setenv("KDBIRL_MAX_HDF5_SECONDS", "2")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     target = TARGETS[path.parent.name]
     if target.name in ("command", "request", "minari"):  # these look at files beside the input

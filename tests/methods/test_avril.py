@@ -20,6 +20,8 @@ from kdbirl.methods.avril_training import BLOCK, Plan, begin, objective, padded,
 from kdbirl.methods.informative_prior import informative_prior
 from kdbirl.progress import Silent
 
+from ..envs.cartpole import CartPole
+
 QUICK = {"hidden": (16,), "steps": 300, "batch": 16, "draws": 500}
 
 
@@ -430,7 +432,7 @@ def imitated(name, expert, episodes, **options):
 def test_cartpole_is_imitated_in_gymnasium_and_in_the_simulator():
     demos = kb.rollout("CartPole-v1", balance, episodes=5, horizon=200, seed=0)
     agent = AVRIL(discount=0.99, steps=2000).policy(demos)
-    played = kb.rollout(kb.CartPole(discount=0.99), agent, episodes=5, horizon=200, seed=1)
+    played = kb.rollout(CartPole(discount=0.99), agent, episodes=5, horizon=200, seed=1)
     assert played.n_rows / 5 > 150
     observation = np.array([0.0, 0.0, 0.1, 0.5])
     assert agent.predict(observation) == int(np.asarray(agent(jnp.asarray(observation[None])))[0]) == 1

@@ -19,6 +19,8 @@ from kdbirl.planners.q_network import ActionValueNetwork, action_values
 from kdbirl.planners.q_training import Course, Stopping
 from kdbirl.planners.replay import Transitions
 
+from ..envs.cartpole import CartPole
+
 SMALL = kb.DeepQ(hidden=(64, 64), updates=8000, evaluate_every=500, patience=4, averaging=0.01)
 TINY = kb.DeepQ(hidden=(32,), updates=3000, evaluate_every=500, batch=64, learning_rate=3e-3, averaging=0.02)
 
@@ -399,7 +401,7 @@ def test_unseen_weights_on_the_featurised_grid(seed):
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_cartpole_is_solved_in_gymnasium(seed):
-    policy = kb.DeepQ().plan(kb.CartPole(discount=0.99), [1.0], seed=seed)
+    policy = kb.DeepQ().plan(CartPole(discount=0.99), [1.0], seed=seed)
     assert policy.learning.updates <= 40_000
     demos = kb.rollout(gymnasium.make("CartPole-v1"), policy, episodes=100, horizon=None, seed=seed)
     assert demos.n_rows / demos.n_episodes >= 475

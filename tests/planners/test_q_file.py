@@ -10,9 +10,10 @@ from kdbirl.envs.simulator import TabularSimulator
 from kdbirl.errors import FileProblem, InputError
 from kdbirl.planners.q_tasks import policies_of
 
+from ..envs.cartpole import CartPole
 from .untrained import untrained
 
-CART = kb.CartPole(discount=0.99)
+CART = CartPole(discount=0.99)
 
 
 def test_the_same_policies_come_back(tmp_path):
@@ -97,6 +98,6 @@ def test_policies_of_another_world_are_refused(tmp_path):
     assert policies_of(CART, rewards, tmp_path / "policy.npz", seed=0).values.n_actions == CART.n_actions
     with pytest.raises(InputError, match="other observations"):
         policies_of(TabularSimulator(kb.Gridworld(2)), np.ones((1, 4)), tmp_path / "policy.npz", seed=0)
-    shorter = kb.CartPole(discount=0.99, horizon=50)  # so near that the policies know it
+    shorter = CartPole(discount=0.99, horizon=50)  # so near that the policies know it
     with pytest.raises(InputError, match=r"other steps \(None\) than this world's \(50\)"):
         policies_of(shorter, rewards, tmp_path / "policy.npz", seed=0)

@@ -212,12 +212,4 @@ def column_names(given: Sequence[str], width: int, default: Sequence[str], what:
         raise InputError(f"{what}: {len(names)} names for {width} columns: {list(names)}.")
     if len(set(names)) != len(names):
         raise InputError(f"{what}: the names {list(names)} are not distinct.")
-    check_whole_letters(names, what)
     return names
-
-
-def check_whole_letters(names: Sequence[str], what: str) -> None:
-    """Python's text can hold half of a character (a lone surrogate); files and tables cannot."""
-    for name in names:
-        if any("\ud800" <= letter <= "\udfff" for letter in name):
-            raise InputError(f"{what}: the name {name!r} holds half of a character, which no file can; write it anew.")

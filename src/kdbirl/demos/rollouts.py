@@ -26,7 +26,7 @@ def rollout(env: Any, policy: Any, episodes: Any = 20, horizon: Any = 10, seed: 
     """Let a policy act, and record its rows (state, action) with their episodes.
 
     env: a `TabularMDP`; a Gymnasium environment with discrete actions, or the id of one, such as "FrozenLake-v1"; or a
-        vectorised simulator, such as `kb.CartPole(discount=0.99)`.
+        vectorised simulator, such as `kb.SepsisSim()`.
     policy: a `Policy` or a table of probabilities (discrete states); a function observation -> action or an object with
         `predict(observation)`, as stable-baselines3 has; or "random". In a simulator a function is one of all
         observations (n, d) at once, to actions (n,), in jax.numpy.

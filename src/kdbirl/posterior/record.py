@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from kdbirl.demos.arrays import check_whole_letters
 from kdbirl.errors import InputError
 from kdbirl.features.base import FeatureMap
 
@@ -68,7 +67,6 @@ def names_of(
     given: Sequence[str], count: int, what: str, default: str | None = None, distinct: bool = True
 ) -> tuple[str, ...]:
     names = tuple(str(name) for name in given)
-    check_whole_letters(names, what)
     if not names and default is not None:
         names = tuple(f"{default}{i}" for i in range(count))
     if len(names) != count:
