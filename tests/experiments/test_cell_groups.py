@@ -2,8 +2,7 @@
 
 import pytest
 
-from kdbirl.experiments.cell_groups import get_all
-from kdbirl.experiments.cell_store import CellStore
+from kdbirl.experiments.cell_store import CellStore, get_all
 
 KEYS = [{"seed": seed} for seed in range(5)]
 

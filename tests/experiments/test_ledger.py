@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from kdbirl.errors import FileProblem, InputError
-from kdbirl.experiments.cell_store import CellStore, code_fingerprint, fingerprint
+from kdbirl.experiments.cell_store import CellStore
 from kdbirl.experiments.ledger import Claim, opposite, read_ledger, update_ledger, withheld
 
 CLAIM = Claim(
@@ -88,6 +88,7 @@ def test_a_failed_cell_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_code_is_part_of_the_name():
-    assert code_fingerprint(("known_density",)) != code_fingerprint(("lemma_4_1",))
-    assert fingerprint({"m": 1}, ("known_density",)) != fingerprint({"m": 1}, ())
+def test_the_commit_is_part_of_the_name(tmp_path):
+    CellStore(tmp_path, "one").get({"m": 1}, lambda: {"x": 1})
+    assert not CellStore(tmp_path, "another").has({"m": 1})
+    assert CellStore(tmp_path, "one").has({"m": 1})

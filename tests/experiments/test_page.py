@@ -6,7 +6,6 @@ import math
 import pytest
 
 from kdbirl.errors import InputError
-from kdbirl.experiments import cell_store, source_closure
 from kdbirl.experiments.directory import table_text
 from kdbirl.experiments.ledger import Claim, update_ledger
 from kdbirl.experiments.page import page_text, write_page
@@ -62,26 +61,3 @@ def test_a_request_is_checked():
         Request(variants=("prined",))
     with pytest.raises(InputError, match="seeds=1 should be at least 2"):
         Request(seeds=1)
-
-
-def test_the_closure_follows_imports_and_nothing_else():
-    names = {
-        path.relative_to(source_closure.PACKAGE).as_posix()
-        for path in source_closure.source_closure(("experiments.fig1",))
-    }
-    assert {"experiments/grid_posteriors.py", "methods/avril.py", "likelihood/ckde.py", "envs/gridworld.py"} <= names
-    assert "experiments/contraction.py" not in names
-    assert "__init__.py" not in names
-
-
-def test_a_changed_import_changes_the_fingerprint(tmp_path, monkeypatch):
-    (tmp_path / "experiments").mkdir()
-    (tmp_path / "experiments" / "mine.py").write_text("def f():\n    from kdbirl.methods.other import g\n")
-    (tmp_path / "methods").mkdir()
-    other = tmp_path / "methods" / "other.py"
-    other.write_text("g = 1\n")
-    for module in (source_closure, cell_store):
-        monkeypatch.setattr(module, "PACKAGE", tmp_path)
-    before = cell_store.code_fingerprint.__wrapped__(("mine",))
-    other.write_text("g = 2\n")
-    assert cell_store.code_fingerprint.__wrapped__(("mine",)) != before

@@ -42,7 +42,6 @@ TESTS = 12  # test tasks of each bank
 EPISODES, HORIZON = 40, 20
 POINTS = {2: 48**2, 3: 18**3}  # of the prior's grid, by the number of parameters
 LEVEL = 0.9
-MODULES = ("bandwidth_rules",)  # that compute cells
 
 
 @dataclass(frozen=True)

@@ -1,35 +1,34 @@
 """Results of single cells of an experiment, kept under the hash of everything that decides them.
 
-A run that was interrupted goes on where it was, with identical results; whatever changes the numbers (settings, seed,
-our code, the version of a numerical package) changes the hash, so nothing stale is ever read.
+An interrupted run goes on where it was, with identical results. Settings, seed, the versions of this package and of
+those that compute, and the commit of a checkout are part of the hash.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kdbirl.checkpoints import forget, keep_checkpoints
 from kdbirl.errors import KDBIRLError
-from kdbirl.experiments.source_closure import PACKAGE, source_closure
 from kdbirl.files import write_text
 from kdbirl.installation import package_versions
 from kdbirl.reading import read_json
 
-DECIDING_PACKAGES = ("blackjax", "equinox", "jax", "numpy", "optax", "scipy")
+DECIDING_PACKAGES = ("blackjax", "equinox", "jax", "kdbirl", "numpy", "optax", "scipy")
 UNFINISHED = "unfinished"  # checkpoints of the cell that is being computed
 Cell = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class CellStore:
-    """A directory with one small JSON file a cell. `modules` of `kdbirl.experiments` decide the results too."""
+    """A directory with one small JSON file a cell. commit: of the code, where versions alone do not tell it."""
 
     directory: Path
-    modules: tuple[str, ...] = ()
+    commit: str = ""
 
     def get(self, key: Mapping[str, Any], compute: Callable[[], Cell]) -> Cell:
         """The stored result of `key`, or the computed one, which is then stored. A damaged file is computed again."""
@@ -48,7 +47,7 @@ class CellStore:
         return self._stored(key) is not None
 
     def _path(self, key: Mapping[str, Any]) -> Path:
-        return self.directory / f"{fingerprint(key, self.modules)}.json"
+        return self.directory / f"{fingerprint(key, self.commit)}.json"
 
     def _stored(self, key: Mapping[str, Any]) -> Cell | None:
         try:
@@ -57,18 +56,29 @@ class CellStore:
             return None
 
 
-def fingerprint(key: Mapping[str, Any], modules: tuple[str, ...] = ()) -> str:
-    """A hash of the key, of our own code and of the packages that compute."""
-    text = json.dumps([key, code_fingerprint(modules)], sort_keys=True, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
-
-
-@cache
-def code_fingerprint(modules: tuple[str, ...]) -> str:
-    """A hash of the source files and package versions that decide numbers: the modules and all that they import."""
-    digest = hashlib.sha256()
-    for path in source_closure(tuple(f"experiments.{name}" for name in modules)):
-        digest.update(str(path.relative_to(PACKAGE)).encode() + path.read_bytes())
+def fingerprint(key: Mapping[str, Any], commit: str) -> str:
+    """A hash of the key and of the code that computes."""
     versions = package_versions()
-    digest.update(json.dumps({name: versions.get(name) for name in DECIDING_PACKAGES}).encode())
-    return digest.hexdigest()
+    decided = [dict(key), commit, {name: versions.get(name) for name in DECIDING_PACKAGES}]
+    return hashlib.sha256(json.dumps(decided, sort_keys=True, allow_nan=False).encode()).hexdigest()[:24]
+
+
+def get_all(
+    store: CellStore,
+    keys: Sequence[Mapping[str, Any]],
+    compute: Callable[[Sequence[int]], Sequence[Cell]],
+    at_once: int,
+) -> list[Cell]:
+    """The stored or computed results of `keys`; `compute` is given the places of `at_once` of them.
+
+    A group of which any cell is missing is computed whole: what is computed side by side is then the same wherever a
+    run was interrupted, and so are the results.
+    """
+    found: list[Cell] = []
+    for start in range(0, len(keys), at_once):
+        group = range(start, min(start + at_once, len(keys)))
+        if not all(store.has(keys[place]) for place in group):
+            for place, cell in zip(group, compute(group), strict=True):
+                store.get(keys[place], partial(dict, cell))
+        found += [store.get(keys[place], dict) for place in group]  # all are stored now
+    return found

@@ -34,7 +34,6 @@ from kdbirl.posterior.product_prior import parse_priors
 from kdbirl.progress import Progress, Silent
 
 NAME = "comparison"
-MODULES = ("comparison",)  # that compute cells, here
 DECIDING = ("demos", "diagnosis", "envs", "evaluation", "features", "methods", "planners")  # besides the store's own
 BY_STATE, BY_FEATURES = "uniform:0,1", "uniform:-1,1"  # priors, unless one is given
 TRAINING, TEST, EXPERT, ANSWER = 1, 2, 3, 4  # streams of random numbers of one seed

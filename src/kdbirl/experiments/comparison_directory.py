@@ -19,7 +19,7 @@ from kdbirl.errors import FileProblem
 from kdbirl.evaluation.comparison_table import csv_text
 from kdbirl.evaluation.contenders import CONTENDERS
 from kdbirl.experiments.cell_store import CellStore
-from kdbirl.experiments.comparison import MODULES, NAME, Comparison
+from kdbirl.experiments.comparison import NAME, Comparison
 from kdbirl.files import write_figure, write_text
 from kdbirl.installation import is_writable, package_versions
 from kdbirl.reading import read_json
@@ -58,7 +58,7 @@ class ComparisonDirectory:
     @property
     def cells(self) -> CellStore:
         """Where single answers are kept."""
-        return CellStore(self.path / "cells", MODULES)
+        return CellStore(self.path / "cells")
 
     def write(
         self,

@@ -22,7 +22,6 @@ from kdbirl.experiments.training_banks import L1_RATE
 from kdbirl.progress import Progress, Silent
 
 NAME = "contraction"
-MODULES = ("known_density", "lemma_4_1", "theorem_4_2", "training_banks")  # that compute cells
 Numbers = dict[str, Any]
 
 

@@ -23,6 +23,7 @@ from kdbirl.errors import FileProblem
 from kdbirl.experiments.cell_store import CellStore
 from kdbirl.experiments.experiment import Experiment, Part, Row
 from kdbirl.experiments.ledger import FILE, update_ledger
+from kdbirl.experiments.request import checkout
 from kdbirl.files import write_figure, write_text
 from kdbirl.installation import is_writable, package_versions
 from kdbirl.report.run_directory import as_json
@@ -55,9 +56,9 @@ class Reproduction:
         """Where an experiment's files are."""
         return self.path / experiment
 
-    def cells(self, experiment: str, modules: tuple[str, ...]) -> CellStore:
-        """Where an experiment's cells are kept; `modules` of `kdbirl.experiments` compute them."""
-        return CellStore(self.folder(experiment) / "cells", modules)
+    def cells(self, experiment: str) -> CellStore:
+        """Where an experiment's cells are kept, under the checkout's state."""
+        return CellStore(self.folder(experiment) / "cells", checkout())
 
     def write(self, experiment: Experiment, part: Part, seconds: float) -> list[Path]:
         """Write a part's files, each whole or not at all, the manifest last."""

@@ -49,7 +49,7 @@ Measure = Callable[[Request, CellStore, Progress], Part]
 
 @dataclass(frozen=True)
 class Experiment:
-    """A figure or a group of claims. modules: of `kdbirl.experiments`, that compute its cells.
+    """A figure or a group of claims.
 
     parts: by variant, a function that measures it; the single key "" is a run that serves all variants.
     needs: functions that raise where an optional package is missing; asked before hours of other work, not after.
@@ -57,7 +57,6 @@ class Experiment:
 
     name: str
     title: str
-    modules: tuple[str, ...]
     parts: Mapping[str, Measure]
     needs: tuple[Callable[[], object], ...] = ()
 
@@ -76,7 +75,7 @@ class Experiment:
         files: list[Path] = []
         for measure in self.asked(request):
             start = time.perf_counter()
-            part = measure(request, place.cells(self.name, self.modules), progress)
+            part = measure(request, place.cells(self.name), progress)
             written = place.write(self, part, time.perf_counter() - start)
             claims += part.claims
             files += [path for path in written if path not in files]

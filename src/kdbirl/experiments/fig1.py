@@ -89,6 +89,5 @@ def typical(cells: Sequence[Cell], setting: GridSetting) -> int:
 EXPERIMENT = Experiment(
     NAME,
     "Figure 1: marginal posteriors in the 2x2 grid",
-    ("grid_posteriors", "grid_baselines"),
     {variant: partial(measure, variant) for variant in FIG1},
 )

@@ -150,6 +150,5 @@ def _part(variant: str, numbers: dict[str, Any], seeds: int, quick: bool) -> Par
 EXPERIMENT = Experiment(
     NAME,
     "Figure 3: the 5x5 grid, one reward a state",
-    ("grid_posteriors",),
     {variant: partial(measure, variant) for variant in FIG3},
 )

@@ -19,7 +19,6 @@ SEEDS = {"printed": 10, "released": 10, "ours": 20}  # of KD-BIRL
 QUICK_SEEDS = 2
 AVRIL_SEEDS = 10  # the most for AVRIL, whose trainings take nearly all of the time; compared over these seeds
 FIRST_STARS = 4
-MODULES = ("patient_cells",)
 FULL_EFFORT = Effort(WORLDS, stars=FIRST_STARS, points=10**3, avril_steps=2000, rows=ROWS, scale=FULL)
 # Without the simulator, whose policies take minutes to learn, however few the updates are.
 QUICK_EFFORT = Effort(("icu-sepsis",), stars=2, points=3**3, avril_steps=50, rows=(10, 30), scale=QUICK)
@@ -85,7 +84,6 @@ def _part(variant: str, numbers: dict[str, Any], seeds: int, quick: bool) -> Par
 EXPERIMENT = Experiment(
     NAME,
     "Figure 4: sepsis, EVD against the number of expert rows",
-    MODULES,
     {variant: partial(measure, variant) for variant in SETTINGS},
     needs=(icu_sepsis.assets,),
 )

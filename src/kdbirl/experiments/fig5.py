@@ -11,7 +11,7 @@ from jaxtyping import Float
 from kdbirl.envs import icu_sepsis
 from kdbirl.experiments.cell_store import Cell, CellStore
 from kdbirl.experiments.experiment import Experiment, Part
-from kdbirl.experiments.fig4 import FULL_EFFORT, MODULES, QUICK_EFFORT, QUICK_SEEDS, SEEDS, study
+from kdbirl.experiments.fig4 import FULL_EFFORT, QUICK_EFFORT, QUICK_SEEDS, SEEDS, study
 from kdbirl.experiments.grid_measures import CONCENTRATED, NEAR
 from kdbirl.experiments.ledger import Claim
 from kdbirl.experiments.patient_cells import Study
@@ -131,7 +131,6 @@ def _part(variant: str, numbers: dict[str, Any], seeds: int, quick: bool) -> Par
 EXPERIMENT = Experiment(
     NAME,
     "Figure 5: sepsis, marginal posteriors for a fifth w*",
-    (*MODULES, "fig5"),
     {variant: partial(measure, variant) for variant in SETTINGS},
     needs=(icu_sepsis.assets,),
 )

@@ -9,8 +9,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from kdbirl.experiments.cell_groups import get_all
-from kdbirl.experiments.cell_store import Cell, CellStore
+from kdbirl.experiments.cell_store import Cell, CellStore, get_all
 from kdbirl.experiments.grid_data import GridData
 from kdbirl.experiments.grid_posteriors import Effort, stored
 from kdbirl.experiments.grid_settings import GridSetting

@@ -104,6 +104,5 @@ def _part(variant: str, numbers: dict[str, Any], tables: Rows, seeds: int, quick
 EXPERIMENT = Experiment(
     NAME,
     "Limitations and open questions, measured",
-    ("limit_cells",),
     {variant: partial(measure, variant) for variant in ("printed", "released", "ours")},
 )

@@ -19,8 +19,7 @@ from jaxtyping import Float
 
 from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.errors import KDBIRLWarning
-from kdbirl.experiments.cell_groups import get_all
-from kdbirl.experiments.cell_store import Cell, CellStore
+from kdbirl.experiments.cell_store import Cell, CellStore, get_all
 from kdbirl.experiments.first_rows import posteriors_of_first_rows
 from kdbirl.experiments.patient_settings import PatientSetting
 from kdbirl.experiments.patient_worlds import PatientWorld, Scale

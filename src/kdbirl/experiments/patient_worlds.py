@@ -178,12 +178,13 @@ def _named(rows: Demonstrations) -> tuple[FeatureMap, Callable[..., Any]]:
 def _planner(simulator: Any, phi: str, scale: Scale, folder: Path, progress: Progress) -> Any:
     """Q(s, a, w) for all w of the widest prior, trained once and then read."""
     from kdbirl.experiments.cell_store import fingerprint
+    from kdbirl.experiments.request import checkout
     from kdbirl.planners.deep_q import DeepQ
     from kdbirl.planners.q_file import load_conditioned
     from kdbirl.posterior.priors import Uniform
 
     key = {"phi": phi, "scale": asdict(scale), "seed": POLICY_SEED}
-    path = folder / f"policy-{fingerprint(key, ('patient_worlds',))}.npz"
+    path = folder / f"policy-{fingerprint(key, checkout())}.npz"
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
         learner = DeepQ(updates=scale.updates)

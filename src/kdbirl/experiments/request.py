@@ -1,6 +1,10 @@
 """What a user asks `kdbirl reproduce` for."""
 
+import hashlib
+import subprocess
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from kdbirl.errors import InputError, did_you_mean
@@ -33,3 +37,15 @@ class Request:
     def size(self, full: Any, quick: Any) -> Any:
         """Whichever of the two is meant."""
         return quick if self.quick else full
+
+
+@cache
+def checkout() -> str:
+    """The commit, and a hash of what was changed since: results of other code are not read. Empty without Git."""
+    here = Path(__file__).parent
+    asked = (["rev-parse", "HEAD"], ["diff", "HEAD"])
+    try:
+        found = [subprocess.run(["git", *words], cwd=here, capture_output=True, check=True).stdout for words in asked]
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return f"{found[0].decode().strip()} {hashlib.sha256(found[1]).hexdigest()}"

@@ -149,4 +149,4 @@ def _part(numbers: dict[str, Any], seeds: int, quick: bool) -> Part:
     return Part(NAME, numbers, seeds, found, {NAME: plot_timing(rows)}, {NAME: rows}, {NAME: caption})
 
 
-EXPERIMENT = Experiment(NAME, "Timing: what an effective sample costs", ("timing",), {"": measure})
+EXPERIMENT = Experiment(NAME, "Timing: what an effective sample costs", {"": measure})
