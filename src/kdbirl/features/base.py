@@ -57,7 +57,9 @@ class FeatureMap(ABC):
     def fit(self, demonstrations: Demonstrations | TaskBank, progress: Progress | None = None) -> "FeatureMap":
         """A new map that has learnt from the training rows what there is to learn (levels, means, networks)."""
         rows = _rows(demonstrations)
-        if isinstance(demonstrations, TaskBank):  # tasks number their episodes alike: what holds out whole ones must not
+        if isinstance(
+            demonstrations, TaskBank
+        ):  # tasks number their episodes alike: what holds out whole ones must not
             rows = replace(rows, episodes=demonstrations.episode_index)
         return self._fit(rows, progress or SILENT)
 

@@ -20,7 +20,7 @@ MARGIN = 0.01
 
 @dataclass(frozen=True, eq=False)
 class RewardTransform:
-    """Between R and z. `low`, `high`: bounds, infinite where there are none; `gap`: how near a bound R may be trained."""
+    """Between R and z. `low`, `high`: bounds, infinite where there are none; `gap`: how near one R is trained."""
 
     low: Float[np.ndarray, " q"]
     high: Float[np.ndarray, " q"]
