@@ -201,7 +201,9 @@ class BIRLTable:
         self, table: DirectionTable, masses: Float[np.ndarray, " cells"], rng: np.random.Generator
     ) -> tuple[Int[np.ndarray, " draws"], Float[np.ndarray, "draws q"]]:
         """Cells by their mass and a point in each; a point outside the prior's support is drawn again, cell and all."""
-        wanted, cells, rewards, found = int(self.draws), [], [], 0
+        wanted, found = int(self.draws), 0
+        cells: list[np.ndarray] = []
+        rewards: list[np.ndarray] = []
         for _ in range(ATTEMPTS):
             some = rng.choice(len(masses), wanted, p=masses)
             points = self._spread(table, some, rng)
