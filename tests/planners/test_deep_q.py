@@ -115,8 +115,8 @@ def leaves_of(network):
 
 
 def test_an_update_is_adam_on_the_double_q_loss_written_out():
-    """Three updates in NumPy: targets, slopes by central differences, cut to length 10, Adam whose rate falls along half
-    a cosine, and the moving average. Moves are .01 a step; single precision leaves 1e-4 of them."""
+    """Three updates in NumPy: targets, slopes by central differences, cut to length 10, Adam whose rate falls along
+    half a cosine, and the moving average. A step moves a weight by .01, to 2e-4 in single precision."""
     limit = 7
     own = settings(hidden=(5,), batch=6, discount=0.8, limit=limit, learning_rate=0.01, averaging=0.3, updates=8)
     rng, rate, rest = np.random.default_rng(2), 0.01, 0.1
