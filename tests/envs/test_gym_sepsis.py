@@ -8,7 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import chisquare
 
+import kdbirl as kb
 from kdbirl.envs.gym_sepsis import FILES, PINNED, STARTS, GymSepsis
 from kdbirl.envs.sepsis_covariates import COLUMN, COVARIATES
 from kdbirl.envs.simulator import Simulator
@@ -39,14 +41,18 @@ def write_keras(path: Path, weights, root="model_weights"):
                 inside[name] = array
 
 
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory):
+def write_all(folder, seed):
     """Three networks and starting states."""
-    rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("gym_sepsis")
+    rng = np.random.default_rng(seed)
     for file, size in SIZES.items():
         write_keras(folder / file, random_weights(rng, *size))
     np.savez(folder / STARTS, sepsis_starting_states=rng.normal(size=(20, 47)))
     return folder
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    return write_all(tmp_path_factory.mktemp("gym_sepsis"), 0)
 
 
 def arrays_of(path):
@@ -134,6 +140,36 @@ def test_endings_by_argmax_or_by_chance(directory):
     assert not one.truncated.any()
     columns = [COLUMN["SOFA"], COLUMN["lactate"], COLUMN["MeanBP"]]
     np.testing.assert_array_equal(one.features, np.asarray(seen)[:, columns])
+
+
+def test_starts_are_drawn_evenly(directory):
+    """Chi-square of 20,000 starts over the 20 rows of the file; a false failure in 10,000."""
+    _, seen = GymSepsis(directory).reset(jax.random.key(7), 20_000)
+    given = np.load(directory / STARTS)["sepsis_starting_states"][:, :46]
+    which = np.abs(np.asarray(seen)[:, None, 0] - given[None, :, 0]).argmin(axis=1)
+    np.testing.assert_allclose(seen, given[which], rtol=1e-6)
+    assert chisquare(np.bincount(which, minlength=20)).pvalue > 1e-4
+
+
+def test_whole_episodes_are_those_of_the_original(tmp_path):
+    """Recorded by `kb.rollout`: the row before each action, the end where it is the likelier answer, else the cut at
+    the horizon, which is longer than the memory. Under these weights some episodes end and some do not."""
+    directory = write_all(tmp_path, 2)
+    world = GymSepsis(directory, "outcome", horizon=12)
+    demos = kb.rollout(world, "random", episodes=12, horizon=12, seed=3)
+    both = np.zeros(2, int)
+    for episode in range(12):
+        rows = demos.take(demos.episodes == episode)
+        original = Original(directory, rows.states[0], PINNED["original"], 0)
+        for step in range(rows.n_rows):
+            np.testing.assert_allclose(rows.states[step], original.now, rtol=1e-3, atol=1e-4)  # single precision
+            _, ends, _ = original.step(rows.actions[step])
+            if abs(ends[1] - 0.5) > 1e-3:
+                assert rows.terminated[step] == (ends[1] > 0.5)
+            assert rows.truncated[step] == (step == 11 and not rows.terminated[step])
+            assert (step == rows.n_rows - 1) == bool(rows.terminated[step] or rows.truncated[step])
+        both += [rows.terminated[-1], rows.truncated[-1]]
+    assert both.all(), "both ends and cuts are seen"
 
 
 def test_other_features(directory):

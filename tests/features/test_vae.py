@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from scipy.stats import norm
 
 import kdbirl as kb
 from kdbirl.demos.data import Demonstrations, TaskBank
@@ -21,6 +22,7 @@ from kdbirl.features.in_jax import in_jax
 from kdbirl.features.vae import _aside
 from kdbirl.features.vae_network import AutoencoderNetwork, loss_terms, stored
 from kdbirl.features.vae_training import begin, learn
+from kdbirl.methods.training_rows import TrainingRows
 
 random = np.random.default_rng(0)
 FACTORS = random.normal(size=(1500, 3))
@@ -77,6 +79,67 @@ def test_a_compiled_block_is_adam_step_by_step() -> None:
     for ours, theirs in zip(jax.tree.leaves(learnt.network), jax.tree.leaves(network), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)  # single precision, other order of sums
     np.testing.assert_allclose(mean_loss, np.mean(losses), rtol=1e-5)
+
+
+def rival(leaves: list[np.ndarray], x: np.ndarray, noise: np.ndarray, kl_weight: float) -> float:
+    """The loss in NumPy, from the definition: layers of weight and bias, two to encode and two to decode; the KL as the
+    integral of q log(q / p) by Gauss-Hermite quadrature, which is exact for this quadratic."""
+    (w1, b1, w2, b2), (w3, b3, w4, b4) = leaves[:4], leaves[4:]
+    hidden = x @ w1 + b1
+    out = np.where(hidden < 0, 0.2 * hidden, hidden) @ w2 + b2
+    mean, sd = out[:, : noise.shape[1]], np.exp(out[:, noise.shape[1] :] / 2)
+    hidden = (mean + sd * noise) @ w3 + b3
+    back = np.where(hidden < 0, 0.2 * hidden, hidden) @ w4 + b4
+    points, weights = np.polynomial.hermite_e.hermegauss(5)
+    at = mean[..., None] + sd[..., None] * points
+    ratio = norm.logpdf(at, mean[..., None], sd[..., None]) - norm.logpdf(at)
+    kl = (ratio * weights).sum(axis=-1) / weights.sum()
+    return float(np.mean(((back - x) ** 2).sum(axis=1) + kl_weight * kl.sum(axis=1)))
+
+
+def test_learning_is_adam_on_the_loss_written_out() -> None:
+    """Three steps of Kingma and Ba's Algorithm 1 in NumPy, gradients by central differences, on a random network.
+
+    Of a loss with six digits; each step moves a weight by about 0.01, and steps agree to a hundredth of that where
+    slopes are above their rounding, as here.
+    """
+    rng = np.random.default_rng(3)
+    network = AutoencoderNetwork(4, (5,), 2, rng)
+    batches, noise = (rng.normal(size=(3, 16, width)).astype(np.float32) for width in (4, 2))
+    learnt, mean_loss = learn(begin(network), batches, noise, 3, 0.7, 0.01)
+    leaves = [np.asarray(leaf, dtype=float) for leaf in jax.tree.leaves(network)]
+    first, second = ([np.zeros_like(leaf) for leaf in leaves] for _ in range(2))
+    losses = []
+    for t in range(3):
+        losses.append(rival(leaves, batches[t], noise[t], 0.7))
+        slopes = [np.zeros_like(leaf) for leaf in leaves]
+        for leaf, slope in zip(leaves, slopes, strict=True):
+            for place in np.ndindex(leaf.shape):
+                kept, ends = leaf[place], []
+                for moved in (kept + 1e-5, kept - 1e-5):
+                    leaf[place] = moved
+                    ends.append(rival(leaves, batches[t], noise[t], 0.7))
+                leaf[place], slope[place] = kept, (ends[0] - ends[1]) / 2e-5
+        first = [0.9 * m + 0.1 * g for m, g in zip(first, slopes, strict=True)]
+        second = [0.999 * v + 0.001 * g**2 for v, g in zip(second, slopes, strict=True)]
+        for leaf, m, v in zip(leaves, first, second, strict=True):
+            leaf -= 0.01 * m / (1 - 0.9 ** (t + 1)) / (np.sqrt(v / (1 - 0.999 ** (t + 1))) + 1e-8)
+    assert float(mean_loss) == pytest.approx(np.mean(losses), rel=1e-5)
+    for ours, theirs in zip(jax.tree.leaves(learnt.network), leaves, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+def test_features_are_the_forward_pass_written_out() -> None:
+    """Standardised once, by all rows; the mean of q; and the variance, in double precision."""
+    fitted = VAE(hidden=(7, 5), steps=20, held_out=0.2).fit(ROWS)
+    inputs = np.column_stack([ROWS.states, ACTIONS])
+    x = (inputs - inputs.mean(axis=0)) / inputs.std(axis=0)
+    assert fitted.network is not None
+    for place, layer in enumerate(fitted.network.encoder):
+        x = np.where(x < 0, 0.2 * x, x) if place else x
+        x = x @ np.asarray(layer.weight.values, dtype=float) + np.asarray(layer.bias.values, dtype=float)
+    np.testing.assert_allclose(fitted(ROWS), x[:, :3], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(fitted.encode(ROWS)[1], np.exp(x[:, 3:]), rtol=1e-10)
 
 
 def test_the_defaults_are_the_papers_architecture() -> None:
@@ -167,6 +230,19 @@ def test_whole_episodes_are_held_out() -> None:
     one_episode = Demonstrations(OBSERVED)
     assert _aside(one_episode, 0.1, np.random.default_rng(0)).sum() == 150
     assert not _aside(one_episode, 0.0, np.random.default_rng(0)).any()
+
+
+def test_tasks_that_number_their_episodes_alike_are_held_out_by_episode() -> None:
+    """20 tasks with episodes 0 to 3: a fifth of 80 episodes, not of the rows, of which others of the same episode would
+    still be learnt from. By itself, beside other features, and as methods fit it."""
+    tasks, episode = np.repeat(np.arange(20), 40), np.repeat(np.arange(80), 10)
+    states = np.random.default_rng(0).normal(size=(80, 12))[episode]
+    bank = TaskBank.from_arrays(states, None, tasks, np.eye(20), episodes=episode % 4)
+    phi = VAE(hidden=(16,), steps=1)
+    known = phi.fit(Demonstrations(states, episodes=episode))
+    assert phi.fit(bank) == known
+    assert (phi + PCA(2)).fit(bank).parts[0] == known  # type: ignore[attr-defined]
+    assert TrainingRows.of(bank, 0, None).features(phi, None) == known
 
 
 def test_divergence_is_told_and_leaves_finite_features() -> None:

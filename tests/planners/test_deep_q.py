@@ -1,6 +1,7 @@
 """Deep Q-learning against exact plans: values, regrets, ends and cuts, seeds, and the two forms."""
 
 from dataclasses import replace
+from functools import partial
 
 import gymnasium
 import jax
@@ -14,8 +15,9 @@ from kdbirl.errors import InputError
 from kdbirl.planners import replay as memory
 from kdbirl.planners.deep_q import known_horizon
 from kdbirl.planners.q_episodes import Actors, Evaluation, Scales, Settings, Setup, World, act, evaluate, starts_of
-from kdbirl.planners.q_learning import double_q_goal
+from kdbirl.planners.q_learning import Training, _optimizer, _update, double_q_goal
 from kdbirl.planners.q_network import ActionValueNetwork, action_values
+from kdbirl.planners.q_policy import ConditionedQ, Learning, LearntValues
 from kdbirl.planners.q_training import Course, Stopping
 from kdbirl.planners.replay import Transitions
 
@@ -97,6 +99,85 @@ def test_the_step_matters_only_where_the_horizon_is_known(limit):
     assert len(np.unique(values[:, 0])) == (1 if limit is None else 7)
 
 
+def written_out(leaves, observation, step, weights, horizon, limit):
+    """Q of one row in NumPy, from Ba et al. 2016 (layer normalisation) and Wang et al. 2016 (dueling heads); leaves in
+    the order: weight and bias of one hidden layer, gain and bias of its norm, of V, of A."""
+    (w, b, gain, offset, w_v, b_v, w_a, b_a), inputs = leaves, [observation, weights]
+    if limit is not None:
+        to_go = (limit - step) / limit
+        inputs, horizon = [*inputs, np.cos(np.pi * to_go * np.array([1, 2, 3, 4]))], horizon * to_go
+    x = w @ np.concatenate(inputs) + b
+    x = np.maximum(gain * (x - x.mean()) / np.sqrt(x.var() + 1e-5) + offset, 0)
+    advantage = (w_a @ x + b_a).reshape(-1, len(weights)) @ weights
+    return horizon * (w_v @ x + b_v) @ weights + advantage - advantage.mean()
+
+
+def leaves_of(network):
+    return [np.asarray(leaf, dtype=float) for leaf in jax.tree.leaves(network)]
+
+
+def test_an_update_is_adam_on_the_double_q_loss_written_out():
+    """Three updates in NumPy: targets, slopes by central differences, cut to length 10, Adam whose rate falls along
+    half a cosine, and the moving average. A step moves a weight by .01, to 2e-4 in single precision."""
+    limit = 7
+    own = settings(hidden=(5,), batch=6, discount=0.8, limit=limit, learning_rate=0.01, averaging=0.3, updates=8)
+    rng, rate, rest = np.random.default_rng(2), 0.01, 0.1
+    network = ActionValueNetwork(3 + 2, (5,), 4, 2, 4.0, jax.random.key(5), limit)
+    seen = [jnp.asarray(rng.normal(size=(20, k)), jnp.float32) for k in (3, 2, 3)]
+    actions, steps, ended = rng.integers(0, 4, 20), rng.integers(0, 6, 20), rng.random(20) < 0.4
+    rows = Transitions(seen[0], jnp.asarray(steps), jnp.asarray(actions), 20 * seen[1], seen[2], jnp.asarray(ended))
+    replay = memory.add(memory.empty(rows, 20), rows)
+    world = World(
+        Scales(jnp.zeros(3), jnp.ones(3), jnp.eye(2)), jnp.asarray(rng.normal(size=(9, 2)), jnp.float32), None
+    )
+    training = Training(network, network, _optimizer(own).init(network), None, replay)
+    leaves, target = leaves_of(network), leaves_of(network)
+    first, second = ([np.zeros_like(leaf) for leaf in leaves] for _ in range(2))
+    steepest, update = [], jax.jit(partial(_update, own))
+    for t in range(3):
+        key = jax.random.key(100 + t)
+        pick, choose = jax.random.split(key)  # which rows and weights are drawn is the package's own
+        drawn = [np.asarray(part, dtype=float) for part in memory.draw(replay, pick, 6)]
+        weights = np.asarray(world.pool, dtype=float)[jax.random.randint(choose, (6,), 0, 9)]
+        batch = list(zip(*drawn, weights, strict=True))
+
+        def q(given, state, step, w):
+            return written_out(given, state, step, w, 4.0, limit)
+
+        goals = []
+        for _, step, _, phi, after, end, w in batch:
+            best = np.argmax(q(leaves, after, step + 1, w))
+            goals.append(phi @ w + (0 if end else 0.8 * q(target, after, step + 1, w)[best]))
+
+        def loss(given):
+            values = [q(given, o, step, w)[int(a)] for o, step, a, _, _, _, w in batch]  # noqa: B023
+            return np.mean((np.array(goals) - values) ** 2)  # noqa: B023
+
+        slopes = [np.zeros_like(leaf) for leaf in leaves]
+        for leaf, slope in zip(leaves, slopes, strict=True):
+            for place in np.ndindex(leaf.shape):
+                kept, ends = leaf[place], []
+                for moved in (kept + 1e-6, kept - 1e-6):
+                    leaf[place] = moved
+                    ends.append(loss(leaves))
+                leaf[place], slope[place] = kept, (ends[0] - ends[1]) / 2e-6
+        length = np.sqrt(sum(np.sum(slope**2) for slope in slopes))
+        steepest.append(length)
+        slopes = [slope * min(1, 10 / length) for slope in slopes]
+        training, found = update(world, training, key)
+        assert float(found) == pytest.approx(loss(leaves), rel=1e-4)
+        first = [0.9 * m + 0.1 * g for m, g in zip(first, slopes, strict=True)]
+        second = [0.999 * v + 0.001 * g**2 for v, g in zip(second, slopes, strict=True)]
+        now = rate * (rest + (1 - rest) * (1 + np.cos(np.pi * t / 8)) / 2)
+        for leaf, m, v in zip(leaves, first, second, strict=True):
+            leaf -= now * m / (1 - 0.9 ** (t + 1)) / (np.sqrt(v / (1 - 0.999 ** (t + 1))) + 1e-8)
+        target = [0.7 * old + 0.3 * leaf for old, leaf in zip(target, leaves, strict=True)]
+    assert max(steepest) > 10, "no slope was cut"
+    for found, expected in ((training.network, leaves), (training.target, target)):
+        for ours, theirs in zip(leaves_of(found), expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=2e-4)
+
+
 def settings(**changes):
     values = {name: getattr(TINY, name) for name in Settings.__dataclass_fields__ if name != "limit"}
     return Settings(**values | {"discount": 0.8, "episode_length": 100, "limit": None} | changes)
@@ -146,6 +227,62 @@ def test_evaluation_earns_what_the_exact_value_says():
     np.testing.assert_array_equal(found.realised, found.earned)
 
 
+@pytest.mark.parametrize(
+    ("horizon", "length", "limit"),
+    [(None, 6, None), (4, 6, None), (4, 4, 4)],
+    ids=["cut by length", "truncated", "a horizon that is known"],
+)
+def test_evaluation_is_a_plain_loop(horizon, length, limit):
+    """Greedy episodes in a certain world: what was earned, expected, and should have been. Only an end and a horizon
+    that is known stop the sum; where an episode is cut, the network's value of its last state stands for the rest."""
+    rng = np.random.default_rng(4)
+    table = np.eye(6)[rng.integers(0, 6, (6, 3))]
+    mdp = kb.TabularMDP(table, "uniform", 0.8, terminal=np.arange(6) == 5, horizon=horizon)
+    network = ActionValueNetwork(6 + 1, (5,), 3, 1, 5.0, jax.random.key(1), limit)
+    own = Setup(TabularSimulator(mdp), settings(episode_length=length, limit=limit))
+    found = evaluate(own, plain_world(6, episodes=60), network, jnp.zeros(()), jax.random.key(3))
+
+    def best(state, step):
+        values = written_out(leaves_of(network), np.eye(6)[state], step, np.ones(1), 5.0, limit)
+        return values.argmax(), values.max()
+
+    expected = {}
+    for start in range(5):
+        state, earned, rest, kind = start, 0.0, 0.0, "cut"
+        for step in range(length):
+            earned += 0.8**step * state  # the feature of a state is its number
+            state = int(table[state, best(state, step)[0]].argmax())
+            if state == 5:
+                kind = "end"
+            elif horizon is not None and step + 1 == horizon:
+                kind = "horizon"
+            elif step + 1 < length:
+                continue
+            rest = 0.0 if kind == "end" or limit is not None else 0.8 ** (step + 1) * best(state, step + 1)[1]
+            break
+        expected[kind, start] = earned, best(start, 0)[1], earned + rest
+    assert len({kind for kind, _ in expected}) == 2, "both an end and a cut"
+    for row in np.stack(found, axis=1):
+        assert min(np.abs(row - np.array(known)).max() for known in expected.values()) < 1e-4
+    assert len(np.unique(np.round(np.asarray(found.earned), 3))) == len({round(v[0], 3) for v in expected.values()})
+
+
+@pytest.mark.parametrize("limit", [None, 7])
+def test_values_for_a_reward_are_those_of_the_network_written_out(limit):
+    """Q(s, t, a, w) = |u w| f((s - centre) / spread, u w / |u w|) with the features' units u."""
+    network = ActionValueNetwork(3 + 2, (5,), 4, 2, 4.0, jax.random.key(0), limit)
+    centre, spread, units = np.array([0.5, -1, 2]), np.array([2.0, 0.1, 1]), np.array([0.3, 5.0])
+    scales = Scales(jnp.asarray(centre), jnp.asarray(spread), jnp.eye(2))
+    learning = Learning(False, "", 0, 0, (0.0,), 0.0, 0.0, 0.0)
+    values = LearntValues(network, scales, ("a", "b", "c"), ("f", "g"), 4, None)
+    observations, w = np.random.default_rng(0).normal(centre, spread, (8, 3)), np.array([-3.0, 0.7])
+    found = ConditionedQ(learning, values, units).policy(w).q_values(observations, 2)
+    size = np.linalg.norm(units * w)
+    for row, observation in zip(found, observations, strict=True):
+        plain = written_out(leaves_of(network), (observation - centre) / spread, 2, units * w / size, 4.0, limit)
+        np.testing.assert_allclose(row, size * plain, rtol=1e-4, atol=1e-4)
+
+
 # Whole trainings
 
 
@@ -193,6 +330,12 @@ def test_without_a_discount_there_are_values_up_to_a_horizon():
 )
 def test_a_horizon_is_known_where_what_comes_after_it_would_count(discount, horizon, known):
     assert known_horizon(discount, horizon) == known
+
+
+def test_a_known_horizon_is_played_to_its_end():
+    """However long: steps that no episode reaches would keep the values of the first weights."""
+    assert kb.DeepQ(discount=1.0)._settings(TabularSimulator(some_world(horizon=6000))).episode_length == 6000
+    assert kb.DeepQ(discount=1.0)._settings(TabularSimulator(some_world())).episode_length == 5000
 
 
 def test_the_same_seed_gives_the_same_result(small):

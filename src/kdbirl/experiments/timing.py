@@ -129,7 +129,7 @@ def _birl(problem: GridProblem, spec: TimingSpec) -> Any:
 
 def _stan(problem: GridProblem, spec: TimingSpec) -> Any:
     bank, phi = problem.bank(), OneHot()
-    fitted = phi.fit(bank.demonstrations)
+    fitted = phi.fit(bank)
     features, expert = fitted(bank.demonstrations), fitted(problem.expert())
     rewards, lengths = bank.rewards[bank.tasks], (spec.chains, spec.warmup, spec.draws)
     return lambda seed: timing_stan.sampled(expert, features, rewards, WIDTHS, lengths, seed)

@@ -7,7 +7,7 @@ with `_fit`, `_apply`, `_columns`, `is_fitted` and a `kind`, entered in the tabl
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -56,7 +56,12 @@ class FeatureMap(ABC):
 
     def fit(self, demonstrations: Demonstrations | TaskBank, progress: Progress | None = None) -> "FeatureMap":
         """A new map that has learnt from the training rows what there is to learn (levels, means, networks)."""
-        return self._fit(_rows(demonstrations), progress or SILENT)
+        rows = _rows(demonstrations)
+        if isinstance(
+            demonstrations, TaskBank
+        ):  # tasks number their episodes alike: what holds out whole ones must not
+            rows = replace(rows, episodes=demonstrations.episode_index)
+        return self._fit(rows, progress or SILENT)
 
     def __call__(self, demonstrations: Demonstrations | TaskBank) -> Features:
         """phi of each row: (rows, d) float64, all finite."""

@@ -7,7 +7,8 @@ c = max_j |R_j|, the reward R = c w has the likelihood of `BIRL` ("policy" form)
     log L(c w) = sum_i [ alpha c A(s_i, a_i; w) - log sum_b exp(alpha c A(s_i, b; w)) ],      A = Q* - max_b Q*
 
 and the posterior on cells (w, c) is exact: prior density x likelihood at the cell's middle x its volume, c^(q-1) dc dw.
-Draws are cells by their mass, spread evenly within. What is finer than a cell is not seen; a note says when that bites.
+Draws are cells by their mass, spread evenly within; a cell that a bound of the prior cuts has the mass of the part
+inside. What is finer than a cell is not seen; a note says when that bites.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from kdbirl.demos.rollouts import whole_number
 from kdbirl.envs.base import TabularMDP
@@ -38,6 +39,7 @@ PER_AXIS = {1: 2, 2: 256, 3: 14, 4: 12}  # cells along each edge of the cube, by
 SHELLS = 16
 PLANNED_AT_ONCE = 64  # directions: 9 MB of action values on ICU-Sepsis
 NOTHING = -80.0  # e^-80 beside 1, the best action's term, is nothing; smaller numbers make processors slow
+ATTEMPTS = 200  # batches of points in cells that the prior's bounds cut: enough where 0.5 % lie inside
 FEW_CELLS = 10.0  # effective cells below which the posterior is as narrow as the lattice can say
 
 Advantages = Float[np.ndarray, "D n A"]
@@ -132,6 +134,8 @@ class BIRLTable:
         if q not in PER_AXIS:
             raise InputError(f"The reward has {q} parameters; a table of directions serves at most {max(PER_AXIS)}.")
         self.per_axis = whole_number(PER_AXIS[q] if self.per_axis is None else self.per_axis, "per_axis", 2)
+        if self.per_axis % 2:  # or the middle cells have both signs, and a prior of one sign loses its half of them
+            raise InputError(f"per_axis={self.per_axis} should be even, so that no cell has rewards of both signs.")
         for name in ("shells", "draws"):
             whole_number(getattr(self, name), name, 1)
         self.prior = self.prior.for_parameters(q, self.mdp.feature_names)
@@ -148,11 +152,8 @@ class BIRLTable:
         log_masses = self._log_masses(table, visit_counts(self.mdp, pairs[:, 0], pairs[:, 1]))
         masses = np.exp(log_masses - log_masses.max())
         masses /= masses.sum()
-        rng = np.random.default_rng(seed)
-        cells = np.sort(rng.choice(masses.size, int(self.draws), p=masses.reshape(-1)))
-        rewards = self._spread(table, cells, rng)
-        order = rng.permutation(len(cells))  # chains are read in order: no draw should tell the next one's cell
-        return self._result(expert, pairs, table, cells[order], rewards[order], log_masses, masses, seed)
+        cells, rewards = self._drawn(table, masses.reshape(-1), np.random.default_rng(seed))
+        return self._result(expert, pairs, table, cells, rewards, log_masses, masses, seed)
 
     def _table(self) -> DirectionTable:
         if self.table is None:
@@ -172,15 +173,53 @@ class BIRLTable:
 
     def _log_masses(self, table: DirectionTable, visits: Float[np.ndarray, "n A"]) -> Float[np.ndarray, "D C"]:
         q, edges = self.mdp.n_parameters, self._edges
-        points = table.directions[:, None] * self._middles[None, :, None]
+        points, reached = self._points(table)
         log_prior = _log_density(self.prior, points.reshape(-1, q)).reshape(points.shape[:2])
         volumes = np.log(edges[1:] ** q - edges[:-1] ** q)[None]
-        return log_prior + volumes + table.log_likelihoods(visits, float(self.alpha) * self._middles)
+        return (
+            np.where(reached, log_prior, -np.inf)
+            + volumes
+            + table.log_likelihoods(visits, float(self.alpha) * self._middles)
+        )
+
+    def _points(self, table: DirectionTable) -> tuple[Float[np.ndarray, "D C q"], Bool[np.ndarray, "D C"]]:
+        """Where the prior's density is taken, and whether the cell reaches its support.
+
+        The cell's middle; what of it lies outside the support is moved to the middle of the part inside.
+        """
+        surface, sizes = table.directions[:, None], self._edges
+        half = np.where(np.abs(surface) == 1.0, 0.0, table.width / 2)
+        sides = surface - half, surface + half
+        corners = np.stack([side * c[None, :, None] for side in sides for c in (sizes[:-1], sizes[1:])])
+        low, high = self.prior.support
+        first, last = np.maximum(corners.min(axis=0), low), np.minimum(corners.max(axis=0), high)
+        middles = surface * self._middles[None, :, None]
+        outside = (middles < low) | (middles > high)
+        return np.where(outside, (first + last) / 2, middles), (first < last).all(axis=2)
+
+    def _drawn(
+        self, table: DirectionTable, masses: Float[np.ndarray, " cells"], rng: np.random.Generator
+    ) -> tuple[Int[np.ndarray, " draws"], Float[np.ndarray, "draws q"]]:
+        """Cells by their mass and a point in each; a point outside the prior's support is drawn again, cell and all."""
+        wanted, found = int(self.draws), 0
+        cells: list[np.ndarray] = []
+        rewards: list[np.ndarray] = []
+        for _ in range(ATTEMPTS):
+            some = rng.choice(len(masses), wanted, p=masses)
+            points = self._spread(table, some, rng)
+            inside = self.prior.contains(points)
+            cells, rewards, found = [*cells, some[inside]], [*rewards, points[inside]], found + int(inside.sum())
+            if found >= wanted:
+                return np.concatenate(cells)[:wanted], np.concatenate(rewards)[:wanted]
+        raise InputError(
+            f"prior={self.prior.describe()} is much narrower than the table's cells; raise per_axis "
+            f"({self.per_axis}) and shells ({self.shells}), or use kb.BIRL."
+        )
 
     def _spread(
         self, table: DirectionTable, cells: Int[np.ndarray, " k"], rng: np.random.Generator
     ) -> Float[np.ndarray, "k q"]:
-        """A point of each cell, by volume; what leaves the prior's support is put on its edge."""
+        """A point of each cell, by volume."""
         q, edges = self.mdp.n_parameters, self._edges
         direction, shell = np.divmod(cells, int(self.shells))
         surface = table.directions[direction]
@@ -188,7 +227,7 @@ class BIRLTable:
         moved = np.where(np.abs(surface) == 1.0, surface, moved)  # the face itself stays
         u = rng.random(len(cells))
         size = (edges[shell] ** q + u * (edges[shell + 1] ** q - edges[shell] ** q)) ** (1 / q)
-        return np.clip(size[:, None] * moved, *self.prior.support)
+        return np.asarray(size[:, None] * moved)
 
     def _result(
         self,

@@ -103,11 +103,12 @@ class NeuralPosterior:
         """Train on plays of the bank's tasks, for experts of n rows; None: of any number, up to that of the tasks."""
         seed, n = whole_seed(seed), None if n is None else row_count(n)
         prior, used, notes = self._usable(bank)
-        features = as_feature_map(self.features).fit(bank.demonstrations)
+        features = as_feature_map(self.features).fit(bank)
         ground = PlayGround.of(used, features, n)
         transform = RewardTransform.learn(prior, used.rewards)
         inputs = InputScale.learn(ground.rows, features.discrete_columns)
-        network, course = self._train(ground, ground.table(inputs), transform.to_line(used.rewards), seed, progress)
+        targets = transform.to_line(transform.inside(used.rewards))
+        network, course = self._train(ground, ground.table(inputs), targets, seed, progress)
         phi = default_reward_features(self.reward_features, bank.demonstrations, bank.reward_names)
         self.learnt = Learnt(network, features, inputs, transform, prior, course, bank, ground.longest, n, notes, phi)
         return self
@@ -137,11 +138,13 @@ class NeuralPosterior:
         )
 
     def log_density(self, expert: Any, rewards: Any) -> Any:
-        """log q(R | expert), normalised, of each reward (r, q); -inf outside the prior's support."""
+        """log q(R | expert), normalised, of each reward (r, q); -inf outside the prior's support and on its bounds."""
         learnt = self._ready()
         table = reward_rows(rewards, learnt.bank.reward_names)
-        values = self._log_density(self._mixture(self._rows(expert)), learnt.transform.to_line(table))
-        values = np.where(learnt.prior.contains(table), values, -np.inf)
+        z = learnt.transform.to_line(table)
+        known = learnt.prior.contains(table) & np.isfinite(z).all(axis=1)
+        values = np.full(len(table), -np.inf)
+        values[known] = self._log_density(self._mixture(self._rows(expert)), z[known])
         return values[0] if np.ndim(rewards) == 1 else values
 
     def _usable(self, bank: Any) -> tuple[Prior, TaskBank, tuple[str, ...]]:

@@ -3,8 +3,8 @@
     low < R < high    u = log( (R - low) / (high - R) )         one bound    u = log(R - low), or -log(high - R)
     no bounds         u = R                                     z = (u - centre) / scale
 
-centre and scale are those of the training rewards. A training reward *on* a bound would be at infinity: it is moved
-inside, by a hundredth of the box or of the rewards' spread.
+centre and scale are those of the training rewards. A training reward *on* a bound would be at infinity: to train with,
+it is moved `inside`, by a hundredth of the box or of the rewards' spread. Nothing else is moved: densities stay exact.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ MARGIN = 0.01
 
 @dataclass(frozen=True, eq=False)
 class RewardTransform:
-    """Between R and z. `low`, `high`: bounds, infinite where there are none; `gap`: how near a bound R may come."""
+    """Between R and z. `low`, `high`: bounds, infinite where there are none; `gap`: how near one R is trained."""
 
     low: Float[np.ndarray, " q"]
     high: Float[np.ndarray, " q"]
@@ -34,17 +34,20 @@ class RewardTransform:
         low, high = prior.support
         width = np.where(np.isfinite(high - low), high - low, _positive(rewards.std(axis=0)))
         plain = cls(low, high, MARGIN * width, np.zeros(len(low)), np.ones(len(low)))
-        u = plain.to_line(rewards)
+        u = plain.to_line(plain.inside(rewards))
         return cls(low, high, plain.gap, u.mean(axis=0), _positive(u.std(axis=0)))
 
+    def inside(self, rewards: Float[np.ndarray, "r q"]) -> Float[np.ndarray, "r q"]:
+        """Rewards to train with: those nearer to a bound than `gap` moved there."""
+        return np.clip(rewards, self.low + self.gap, self.high - self.gap)
+
     def to_line(self, rewards: Float[np.ndarray, "r q"]) -> Float[np.ndarray, "r q"]:
-        """z of each reward; those at a bound are moved inside."""
-        inside = np.clip(rewards, self.low + self.gap, self.high - self.gap)
+        """z of each reward; infinite on a bound, not a number outside."""
         below, above = np.isfinite(self.low), np.isfinite(self.high)
         with np.errstate(all="ignore"):  # each formula is computed everywhere, and chosen where it holds
-            both = logit((inside - self.low) / (self.high - self.low))
-            one = np.where(below, np.log(inside - self.low), -np.log(self.high - inside))
-        u = np.where(below & above, both, np.where(below | above, one, inside))
+            both = logit((rewards - self.low) / (self.high - self.low))
+            one = np.where(below, np.log(rewards - self.low), -np.log(self.high - rewards))
+        u = np.where(below & above, both, np.where(below | above, one, rewards))
         return np.asarray((u - self.centre) / self.scale)
 
     def to_reward(self, z: Float[np.ndarray, "r q"]) -> Float[np.ndarray, "r q"]:

@@ -55,7 +55,8 @@ class TrainingRows:
         """The fitted map."""
         if self.summary is not None:
             return fit_streamed(as_feature_map(chosen), self.summary, progress)
-        return as_feature_map(chosen).fit(self.demonstrations, progress)
+        assert isinstance(self.bank, TaskBank)
+        return as_feature_map(chosen).fit(self.bank, progress)
 
     def ckde(self, features: FeatureMap, **choices: Any) -> CKDE:
         """The estimator: of all rows, or of a sample that knows where the others are."""

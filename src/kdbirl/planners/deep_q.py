@@ -129,7 +129,7 @@ class DeepQ:
                 f"DeepQ(episode_length={self.episode_length}): this world has a horizon of {limit} steps, which the "
                 "policy knows; leave it out."
             )
-        length = self.episode_length or _episode_length(discount, simulator.horizon)
+        length = limit or self.episode_length or _episode_length(discount, simulator.horizon)
         rows = self.environments * looking(length)
         replay = -(-max(self.replay, rows) // self.environments) * self.environments
         given = {item.name: getattr(self, item.name) for item in fields(Settings) if item.name != "limit"}
