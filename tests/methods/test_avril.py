@@ -263,7 +263,7 @@ def wanderers(rows=80, length=4):
     """Three states, two actions; of each three episodes one ended, one was cut, and of one nothing is known."""
     rng, row = np.random.default_rng(0), np.arange(rows)
     states = rng.integers(0, 3, rows)
-    actions = (rng.random(rows) < np.array([0.2, 0.5, 0.8])[states]).astype(int)
+    actions = (rng.random(rows) < np.array([0.3, 0.5, 0.7])[states]).astype(int)
     last, episode = row % length == length - 1, row // length
     ends = {"terminated": last & (episode % 3 == 0), "truncated": last & (episode % 3 == 1)}
     mixed = np.lexsort((episode, row % length))  # all first rows, then all second rows, ...
@@ -293,21 +293,22 @@ def negative_elbo(tables, rows, then, state_only, beta, lam, discount, mean_0, s
 def test_the_posterior_is_the_optimum_of_tables_that_scipy_finds(state_only):
     """From end to end: networks of one-hot states can be any table, so at convergence they are the best one.
 
-    Batches leave Adam a noise of about 0.01 in each number (over seeds); a wrong term moves them by 0.1 and more.
+    Batches leave Adam a noise of 0.03 at most in each number (over 8 seeds): 5 of them, one false failure in 1e5 streams.
+    To take an unknown end for an end, or an end for unknown, moves numbers by 1 and more.
     """
     rows, size = wanderers(), 3 if state_only else 6
-    options = {"beta": 2.0, "td_weight": 0.6, "discount": 0.5}
+    options = {"beta": 2.0, "td_weight": 0.7, "discount": 0.8}
     model = AVRIL(
-        hidden=(16,), steps=3000, batch=256, learning_rate=2e-3, prior=kb.Normal(0.4, 0.7), draws=20_000,
+        hidden=(16,), steps=3000, batch=1024, learning_rate=2e-3, prior=kb.Normal(2.0, 0.7), draws=20_000,
         state_only=state_only, **options,
     )  # fmt: skip
-    given = rows, following(rows), state_only, *options.values(), 0.4, 0.7
+    given = rows, following(rows), state_only, *options.values(), 2.0, 0.7
     best = minimize(negative_elbo, np.zeros(2 * size + 6), args=given)
     post = model.posterior(rows)
     found = np.concatenate(
         [post.mean(), np.log(post.flat.std(axis=0)), model.policy(rows).q_values(np.arange(3)).ravel()]
     )
-    np.testing.assert_allclose(found, best.x, atol=0.05)
+    np.testing.assert_allclose(found, best.x, atol=0.15)
     assert post.settings["training"]["elbo"][-1] == pytest.approx(-best.fun, abs=0.01)
 
 
