@@ -293,7 +293,7 @@ def negative_elbo(tables, rows, then, state_only, beta, lam, discount, mean_0, s
 def test_the_posterior_is_the_optimum_of_tables_that_scipy_finds(state_only):
     """From end to end: networks of one-hot states can be any table, so at convergence they are the best one.
 
-    Batches leave Adam a noise of 0.03 at most in each number (over 8 seeds): 5 of them, one false failure in 1e5 streams.
+    Batches leave Adam a noise of at most 0.03 in each number (over 8 seeds): 5 of them, one false failure in 1e5.
     To take an unknown end for an end, or an end for unknown, moves numbers by 1 and more.
     """
     rows, size = wanderers(), 3 if state_only else 6
