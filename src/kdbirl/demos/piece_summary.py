@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float, Int
 
+from kdbirl.demos.columns import is_text
 from kdbirl.demos.grid_counts import WEIGHT, GridCounts
 from kdbirl.demos.row_sampling import (
     KEY,
@@ -17,6 +18,7 @@ from kdbirl.demos.row_sampling import (
 )
 from kdbirl.demos.tables import Part, Table
 from kdbirl.demos.variable_facts import Facts, facts_of
+from kdbirl.errors import InputError, quoted
 
 DISTINCT_KEPT = 2**18  # distinct (task, state, action) up to which a bank is kept as counts of them
 
@@ -47,6 +49,7 @@ class PieceSummary:
 
     def merged(self, other: "PieceSummary") -> "PieceSummary":
         """Of both; merging is associative, in the order of the pieces."""
+        self._check_alike(other)
         rows_per_task = self.rows_per_task + other.rows_per_task
         both = replace(
             self,
@@ -65,6 +68,23 @@ class PieceSummary:
         facts = tuple(ours.merged(theirs) for ours, theirs in zip(parts[0].facts, parts[1].facts, strict=True))
         both = replace(both, facts=facts, distinct=None, sample=sample, rates=rates)
         return replace(both, cover=cover_of(cover, self.columns))
+
+    def _check_alike(self, other: "PieceSummary") -> None:
+        """The same columns hold text, so that a bank is read alike whether or not its distinct rows are few."""
+        ours, theirs = self._text(), other._text()
+        for name in self.columns:
+            if (name in ours) != (name in theirs):
+                here, there = ("text", "numbers") if name in theirs else ("numbers", "text")
+                raise InputError(
+                    f"Column {quoted(name)} holds {here} in piece {other.place[0]} of the table (counted from 0), but "
+                    f"{there} before it; give it one type in all of them."
+                )
+
+    def _text(self) -> set[str]:
+        """The columns of text."""
+        if isinstance(self.distinct, GridCounts):
+            return set()
+        return {name for name in self.columns if is_text(self.frame[name])}
 
     def counted(self) -> "PieceSummary":
         """With the facts that counted rows tell."""

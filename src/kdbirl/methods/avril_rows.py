@@ -94,6 +94,12 @@ def standardised(
     return (states.astype(jnp.float32) - centre.astype(jnp.float32)[None]) / spread.astype(jnp.float32)[None]
 
 
+def coded_like(other: Demonstrations, rows: Demonstrations) -> Demonstrations:
+    """`rows` in the coding of `other`, of which either may have no actions."""
+    both = rows.actions is not None and other.actions is not None
+    return rows.aligned_to(other) if both else rows.states_aligned_to(other)
+
+
 def transitions(expert: Demonstrations, follows: Succession, view: StateView, rows: Int[np.ndarray, " m"]) -> Any:
     """The `Transitions` of these rows."""
     next_row = np.where(follows.following >= 0, follows.following, np.arange(expert.n_rows))[rows]
