@@ -25,6 +25,7 @@ from kdbirl.posterior.sampler import Draws, Problem, require_counts
 from kdbirl.posterior.target import Target, starting_points
 from kdbirl.precision import float64
 from kdbirl.progress import Progress
+from kdbirl.random_streams import stream
 
 FAMILIES = ("full-rank", "mean-field")
 
@@ -78,7 +79,7 @@ class VI:
 
 def _fitted(sampler: VI, problem: Problem, seed: int, progress: Progress) -> tuple[Any, Scaled, float]:
     """The best q, its coordinates, and the mean ELBO of the last block."""
-    target, rng = problem.target, np.random.default_rng([seed, 0])
+    target, rng = problem.target, np.random.default_rng(stream(seed, "prior's scale"))
     points = starting_points(target, problem.prior, 16, seed, differentiable=True)
     prior = np.asarray(_positions(target, jnp.asarray(problem.prior.sample(rng, SCALING_DRAWS))))
     scaled = Scaled(prior.mean(axis=0), np.maximum(prior.std(axis=0), 1e-12))
