@@ -27,4 +27,5 @@ def stream_key(seed: int, use: str, *place: int) -> "Array":
     """The same as a JAX key, of one kind whatever the user's default is."""
     import jax  # the demonstrations of tabular worlds need none
 
-    return jax.random.wrap_key_data(stream(seed, use, *place).generate_state(2), impl="threefry2x32")
+    words = jax.numpy.asarray(stream(seed, use, *place).generate_state(2))
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
