@@ -6,8 +6,8 @@ import pytest
 import kdbirl as kb
 from kdbirl.envs.simulator import TabularSimulator
 from kdbirl.errors import InputError
-from kdbirl.random_streams import stream
 from kdbirl.planners import simulated_episodes
+from kdbirl.random_streams import stream
 
 from ..planners.untrained import untrained
 

@@ -30,6 +30,7 @@ from kdbirl.random_streams import stream
 FAMILIES = ("full-rank", "mean-field")
 
 BLOCK = 500  # steps per compiled call
+EQUAL = 1e-9  # log ratios within this are one
 SCALING_DRAWS = 1000  # prior draws for the scale of the coordinates
 FIRST_LOG_SD = -2.0  # q starts narrower than the prior, at the best of the health check's points
 
@@ -150,6 +151,8 @@ def _pareto_k(log_ratios: Float[np.ndarray, " draws"]) -> float:
     finite = log_ratios[np.isfinite(log_ratios)]
     if len(finite) < FEWEST_WEIGHTS:
         return float("inf")
+    if np.ptp(finite) < EQUAL:
+        return 0.0  # no tail to fit: where the family holds the posterior exactly, ratios differ by rounding alone
     _, k_hat = array_stats.psislw(-finite)  # type: ignore[no-untyped-call]  # it negates its argument
     return float(k_hat)
 
