@@ -19,6 +19,7 @@ from kdbirl.demos.row_sampling import (
 from kdbirl.demos.tables import Part, Table
 from kdbirl.demos.variable_facts import Facts, facts_of
 from kdbirl.errors import InputError, quoted
+from kdbirl.random_streams import stream
 
 DISTINCT_KEPT = 2**18  # distinct (task, state, action) up to which a bank is kept as counts of them
 
@@ -100,7 +101,7 @@ class PieceSummary:
         if self.distinct is None:
             return self
         frame, rates = _as_frame(self.distinct), rates_of(self.rows_per_task, self.n_rows)
-        rng = np.random.default_rng([self.seed, 4, *self.place])  # other rows, other draws
+        rng = np.random.default_rng(stream(self.seed, "sample of counted rows", *self.place))  # other rows, other draws
         drawn = rng.binomial(frame[WEIGHT].to_numpy(), rates[frame[TASK].to_numpy()])
         index = np.repeat(np.arange(len(drawn)), drawn)
         sample = frame[index].drop(WEIGHT)

@@ -20,6 +20,7 @@ from scipy.stats import chi2
 from kdbirl.diagnosis.weighted_draws import WeightedDraws, binomial_interval
 from kdbirl.errors import InputError
 from kdbirl.posterior.record import names_of
+from kdbirl.random_streams import stream
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 HEADLINE = 0.9  # the level that sentences and the report card speak of
@@ -175,7 +176,7 @@ def _calibrated(
     seed: int,
 ) -> Calibration:
     truth, at = _checked(truths, posterior, prior), _checked_levels(levels)
-    ranks = posterior.ranks(truth, np.random.default_rng(seed))
+    ranks = posterior.ranks(truth, np.random.default_rng(stream(seed, "ranks")))
     # the interval of level L holds the truth exactly where its rank is in the middle L of (0, 1)
     inside = np.abs(ranks - 0.5)[None] <= at[:, None, None] / 2
     coverage, pooled = inside.mean(axis=1), inside.mean(axis=(1, 2))

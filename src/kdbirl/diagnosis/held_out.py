@@ -16,6 +16,7 @@ from kdbirl.likelihood.ckde import CKDE
 from kdbirl.likelihood.kernel_sums import padded_size
 from kdbirl.likelihood.reward_weights import log_reward_kernel
 from kdbirl.precision import float64
+from kdbirl.random_streams import stream
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class HeldOutTasks:
 
     def thinned(self, others: int, seed: int) -> "HeldOutTasks":
         """Each play against so many of its other tasks, drawn at random."""
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(stream(seed, "other tasks"))
         order = np.argsort(np.where(self.kept > 0, rng.random(self.kept.shape), np.inf), axis=1)
         chosen = np.zeros_like(self.kept)
         np.put_along_axis(chosen, order[:, :others], 1.0, axis=1)

@@ -26,6 +26,7 @@ from kdbirl.likelihood.distances import euclidean
 from kdbirl.likelihood.kernels import Categorical
 from kdbirl.posterior.priors import Prior
 from kdbirl.posterior.product_prior import CustomPrior
+from kdbirl.random_streams import stream
 
 PRIOR_DRAWS = 1024  # for the prior's spread, gradients and suggestions
 TOLERANCE = 1e-9  # singular values below this share of the gradients' size are rounding (kernels without closed form)
@@ -143,7 +144,7 @@ class Identifiability:
 
 def identify(ckde: CKDE, prior: Prior, names: Sequence[str], h_reward: float, seed: int = 0) -> Identifiability:
     """What a bank can say, before any expert. `prior` is spelled out for the q parameters (`prior.for_parameters`)."""
-    draws = prior.sample(np.random.default_rng(seed), PRIOR_DRAWS)
+    draws = prior.sample(np.random.default_rng(stream(seed, "prior to compare")), PRIOR_DRAWS)
     closed = ckde.informed_directions()
     if closed is not None:
         slopes = (ckde.task_rewards - ckde.task_rewards.mean(axis=0)) / h_reward**2

@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 
 from kdbirl.demos.data import TaskBank
 from kdbirl.features import FeatureMap
+from kdbirl.random_streams import stream
 
 ROWS_KEPT = 200_000  # over all tasks: what is kept of a large bank to play with
 
@@ -27,7 +28,7 @@ class Plays:
     @classmethod
     def from_bank(cls, bank: TaskBank, features: FeatureMap, seed: int) -> "Plays":
         """Shuffle each task's episodes, and keep whole episodes up to a task's share of `ROWS_KEPT`."""
-        rng, episodes = np.random.default_rng(seed), bank.demonstrations.episodes
+        rng, episodes = np.random.default_rng(stream(seed, "plays")), bank.demonstrations.episodes
         share = max(ROWS_KEPT // bank.n_tasks, 1)
         ends = np.cumsum(bank.rows_per_task)
         chosen = [

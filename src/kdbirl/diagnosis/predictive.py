@@ -30,6 +30,7 @@ from kdbirl.errors import InputError
 from kdbirl.likelihood.ckde import CKDE
 from kdbirl.likelihood.reward_weights import log_reward_kernel
 from kdbirl.posterior.record import names_of
+from kdbirl.random_streams import stream
 
 REPLICATES = 400  # p-values down to 1/401; enough to see a gross misfit
 DRAWS = 1000  # posterior draws whose average is the prediction
@@ -140,7 +141,7 @@ def predict_occupancy(
         )
     if expert.ndim != 2 or not len(expert) or expert.shape[1] != ckde.rows.shape[1]:
         raise InputError(f"The expert's rows have shape {expert.shape}; expected (rows, {ckde.rows.shape[1]}).")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(stream(seed, "predictive replicates"))
     chosen = draws[rng.choice(len(draws), min(DRAWS, len(draws)), replace=False)]
     of_draw = task_probabilities(ckde, chosen, h_reward)
     size = _effective_rows(expert, episodes)

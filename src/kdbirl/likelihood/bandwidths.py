@@ -29,6 +29,7 @@ from kdbirl.likelihood.ckde import CKDE
 from kdbirl.likelihood.distances import Distance, distance_name, euclidean, manhattan
 from kdbirl.likelihood.kernels import Categorical, Part
 from kdbirl.precision import float64
+from kdbirl.random_streams import stream
 
 ROWS_FOR_PAIRS = 3000
 ROUNDING = 1e-12  # widths and distances below this part of the largest value are zero
@@ -110,7 +111,7 @@ def sampled_rows(ckde: CKDE, size: int, seed: int) -> np.ndarray:
     total = round(float(ends[-1]))
     if total <= size:
         return np.repeat(ckde.rows, ckde.weights.astype(int), axis=0)
-    places = np.sort(np.random.default_rng(seed).choice(total, size, replace=False))
+    places = np.sort(np.random.default_rng(stream(seed, "rows for pairs")).choice(total, size, replace=False))
     return ckde.rows[np.searchsorted(ends, places, side="right")]
 
 

@@ -24,6 +24,7 @@ from kdbirl.likelihood.distinct import distinct_rows
 from kdbirl.likelihood.kernel_sums import task_log_sums
 from kdbirl.likelihood.kernels import Categorical, PairKernel, Part
 from kdbirl.likelihood.reward_weights import log_reward_kernel
+from kdbirl.random_streams import stream
 
 SCORED_ROWS = 1000  # rows that are scored, over all tasks
 BANK_ROWS = 20_000  # training rows that they are scored against
@@ -86,7 +87,8 @@ def _thinned(ckde: CKDE, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     """At most BANK_ROWS distinct rows of the bank, sampled with a seed, in their order."""
     if len(ckde.rows) <= BANK_ROWS:
         return ckde.rows, ckde.weights, ckde.tasks
-    chosen = np.sort(np.random.default_rng(seed).choice(len(ckde.rows), BANK_ROWS, replace=False))
+    rng = np.random.default_rng(stream(seed, "rows of the bank"))
+    chosen = np.sort(rng.choice(len(ckde.rows), BANK_ROWS, replace=False))
     return ckde.rows[chosen], ckde.weights[chosen], ckde.tasks[chosen]
 
 
@@ -96,7 +98,7 @@ def _scored_rows(weights: Float[np.ndarray, " m"], seed: int) -> Int[np.ndarray,
     total = round(float(ends[-1]))
     if total <= SCORED_ROWS:
         return np.repeat(np.arange(len(weights)), weights.astype(int))
-    places = np.sort(np.random.default_rng(seed + 1).choice(total, SCORED_ROWS, replace=False))
+    places = np.sort(np.random.default_rng(stream(seed, "rows to score")).choice(total, SCORED_ROWS, replace=False))
     return np.searchsorted(ends, places, side="right")
 
 

@@ -27,6 +27,7 @@ from kdbirl.methods.reward_features import default_reward_features
 from kdbirl.planners.q_network import single_precision
 from kdbirl.posterior.result import Posterior
 from kdbirl.progress import Progress, Silent
+from kdbirl.random_streams import stream
 
 PRIOR_DRAWS = 4000
 NOT_OPTIONS = ("prior", "reward_features", "draws", "bank", "trained")  # fields that change no training by themselves
@@ -138,7 +139,7 @@ class AVRIL:
         mean, sd = trained.agent.coded_reward(where.rows.take(where.first))
         if not (np.isfinite(mean).all() and np.isfinite(sd).all()):
             raise InputError(f"AVRIL's rewards are not finite numbers: {trained.agent.course.sentence}")
-        rng, projection = np.random.default_rng([int(seed), 2]), where.projection
+        rng, projection = np.random.default_rng(stream(int(seed), "AVRIL's draws")), where.projection
         drawn = normal_draws(mean, sd, projection, int(self.draws), rng)
         before = np.full(len(mean), trained.prior.mean), np.full(len(mean), trained.prior.sd)
         return Posterior(

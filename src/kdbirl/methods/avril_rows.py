@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 from kdbirl.demos.data import Demonstrations
 from kdbirl.errors import InputError
 from kdbirl.methods.avril_elbo import Transitions
+from kdbirl.random_streams import stream
 
 SAME = 1e-6  # a column with a smaller spread than this share of its size is constant up to rounding
 
@@ -140,6 +141,6 @@ def split(
     usable = np.flatnonzero(keep_ends | (follows.following >= 0))
     parts = np.unique(follows.part[usable])
     count = min(max(1, round(share * len(parts))), len(parts) - 1) if share > 0 and len(parts) else 0
-    aside = np.random.default_rng([seed, 1]).permutation(parts)[:count]
+    aside = np.random.default_rng(stream(seed, "rows held out of AVRIL")).permutation(parts)[:count]
     held = np.isin(follows.part[usable], aside)
     return usable[~held], usable[held]

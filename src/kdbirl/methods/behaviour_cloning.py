@@ -26,6 +26,7 @@ from kdbirl.methods.tabular_expert import state_action_pairs
 from kdbirl.planners.policy import Policy
 from kdbirl.planners.q_network import single_precision
 from kdbirl.progress import Progress, Silent
+from kdbirl.random_streams import stream
 
 BLOCK = 250  # steps per compiled call
 
@@ -123,7 +124,7 @@ class BehaviourCloning:
 
     @single_precision
     def _trained(self, rows: Demonstrations, seed: int, progress: Progress) -> CloningAgent:
-        rng, view = np.random.default_rng([seed, 0]), StateView.learn(rows, None, True)
+        rng, view = np.random.default_rng(stream(seed, "behaviour cloning")), StateView.learn(rows, None, True)
         sizes = (view.width, *self.hidden, self._count(rows, "action"))
         network = dense_layers(sizes, rng)
         data = view.see(rows.states), jnp.asarray(np.asarray(rows.actions), jnp.int32)

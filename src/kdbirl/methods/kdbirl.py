@@ -47,6 +47,7 @@ from kdbirl.posterior.sampler import Draws, Problem, Sampler
 from kdbirl.posterior.target import Target
 from kdbirl.precision import float64
 from kdbirl.progress import Progress, Silent
+from kdbirl.random_streams import stream
 
 if TYPE_CHECKING:
     from kdbirl.methods.posteriors import Posteriors
@@ -320,7 +321,7 @@ class KDBIRL:
         pointwise = _pointwise(likelihood, flat)[:, : len(counts)]
         log_prior = log_priors(Target.build(fitted.prior, likelihood, choice.power), flat)
         lp = (log_prior + choice.power * (pointwise @ counts)).reshape(chains, per_chain)
-        prior_draws = fitted.prior.sample(np.random.default_rng(seed + 1), PRIOR_DRAWS)
+        prior_draws = drawn_prior(fitted.prior, seed)
         result = self._recorded(expert, choice, draws, prior_draws, seed, {"versions": package_versions()})
         stats = {**draws.stats, "lp": lp}
         return replace(result, sample_stats=stats, log_likelihood=pointwise.reshape(chains, per_chain, -1))
@@ -388,6 +389,11 @@ class KDBIRL:
         return (
             f"kernel sums: log sums within {self.sums.bound:g}; at a few expert rows the largest error is {found:.2g}",
         )
+
+
+def drawn_prior(prior: Prior, seed: int) -> Float[np.ndarray, "d q"]:
+    """The prior draws that are kept beside a posterior: no sampler has started from them."""
+    return prior.sample(np.random.default_rng(stream(seed, "prior draws")), PRIOR_DRAWS)
 
 
 def check_bank(bank: Any) -> None:
