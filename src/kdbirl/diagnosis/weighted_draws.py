@@ -21,12 +21,14 @@ LARGEST_Z = 999.0  # beyond this a z-score only says that the posterior has no w
 class WeightedDraws:
     """`points (T, P, q)`, or `(1, P, q)` where all tasks share them, and `weights (T, P)` that sum to one per task.
 
-    of_truths `(T,)`: the weight of the truth as one more point, as a share of all: 1 / (S + 1) beside S draws.
+    sampled: whether the points are draws, so that the truth is one more of them where all is well.
+    of_truths `(T,)`: of points that are none, the weight of the truth as one more, as a share of all; None: not known.
     """
 
     points: Float[np.ndarray, "shared P q"]
     weights: Float[np.ndarray, "T P"]
-    of_truths: Float[np.ndarray, " T"]
+    sampled: bool = False
+    of_truths: Float[np.ndarray, " T"] | None = None
 
     def __post_init__(self) -> None:
         if 0 in self.points.shape or 0 in self.weights.shape:
@@ -41,8 +43,7 @@ class WeightedDraws:
         points = np.asarray(draws, dtype=np.float64)
         if points.ndim != 3:
             raise InputError(f"draws: expected an array (tasks, draws, parameters), got shape {points.shape}.")
-        tasks, draws = points.shape[:2]
-        return cls(points, np.full((tasks, draws), 1.0 / max(draws, 1)), np.full(tasks, 1.0 / (draws + 1)))
+        return cls(points, np.full(points.shape[:2], 1.0 / max(points.shape[1], 1)), sampled=True)
 
     @classmethod
     def shared(cls, points: Any, log_weights: Any, log_weights_of_truths: Any = None) -> "WeightedDraws":
@@ -59,8 +60,11 @@ class WeightedDraws:
         if not np.isfinite(totals).all():
             task = int(np.flatnonzero(~np.isfinite(totals))[0])
             raise InputError(f"log_weights: those of test task {task + 1} have no finite sum: no point has any weight.")
-        own = np.full(len(logs), -np.inf) if log_weights_of_truths is None else np.asarray(log_weights_of_truths, float)
-        return cls(table[None], np.exp(logs - totals[:, None]), np.exp(own - np.logaddexp(own, totals)))
+        weights = np.exp(logs - totals[:, None])
+        if log_weights_of_truths is None:
+            return cls(table[None], weights)
+        own = np.asarray(log_weights_of_truths, dtype=np.float64)
+        return cls(table[None], weights, of_truths=np.exp(own - np.logaddexp(own, totals)))
 
     @property
     def n_tasks(self) -> int:
@@ -87,7 +91,7 @@ class WeightedDraws:
             values, truth = self.points[:, :, j], truths[:, j, None]
             below[:, j] = np.sum(self.weights * (values < truth), axis=1)
             equal[:, j] = np.sum(self.weights * (values == truth), axis=1)
-        own = self.of_truths[:, None]
+        own = np.full((self.n_tasks, 1), 1 / (self.weights.shape[1] + 1)) if self.sampled else self._own
         return (1 - own) * below + rng.uniform(size=truths.shape) * (own + (1 - own) * equal)
 
     def moments(self) -> tuple[Float[np.ndarray, "T q"], Float[np.ndarray, "T q"]]:
@@ -98,12 +102,14 @@ class WeightedDraws:
         return means, np.sqrt(np.stack([np.sum(weights[:, :, 0] * s, axis=1) for s in spread], axis=1))
 
     def z_scores(self, truths: Float[np.ndarray, "T q"]) -> Float[np.ndarray, "T q"]:
-        """(mean - truth) / sd, with the truth among the points as in `ranks`: its mean square is then 1 if calibrated.
+        """(mean - truth) / sd, with the truth among the points where its weight is known, as in `ranks`.
+
+        The mean square is then 1 for calibrated posteriors, however few points there are.
 
         A posterior of a single point has no sd; its z-score ends at `LARGEST_Z`.
         """
         means, sds = self.moments()
-        own, gap = self.of_truths[:, None], means - truths
+        own, gap = self._own, means - truths
         scale = np.sqrt((1 - own) * (sds**2 + own * gap**2))  # of the mixture of the points and the truth
         far = np.abs((1 - own) * gap) > LARGEST_Z * scale
         scores = (1 - own) * gap / np.where(scale > 0, scale, 1.0)
@@ -117,6 +123,11 @@ class WeightedDraws:
             values = self.points[t % len(self.points), :, j]
             found[:, t, j] = weighted_quantiles(values, self.weights[t], ends)
         return found[len(levels) :] - found[: len(levels)]
+
+    @property
+    def _own(self) -> Float[np.ndarray, "T 1"]:
+        """The weight of each truth, 0 where it is not known."""
+        return np.zeros((self.n_tasks, 1)) if self.of_truths is None else self.of_truths[:, None]
 
     @property
     def _parameters(self) -> range:
