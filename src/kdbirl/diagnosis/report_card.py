@@ -41,8 +41,8 @@ HOW_TO = {
     "identifiability": "Nobody has looked at what the training tasks can say: run `kdbirl diagnose RUN`.",
     "support": "Nobody has looked at whether the expert stays where the training tasks have been: run "
     "`kdbirl diagnose RUN`.",
-    "calibration": "Nobody has checked these intervals against tasks with known rewards: run "
-    "`kdbirl diagnose RUN --calibrate`.",
+    "calibration": "Nobody has checked these intervals against tasks with known rewards: call model.calibration(n), or "
+    "run `kdbirl diagnose RUN --calibrate`.",
     "sensitivity": "Nobody has looked at whether other bandwidths or priors give another answer: call "
     "model.sensitivity(expert), or run `kdbirl diagnose RUN --sensitivity`.",
 }
