@@ -64,6 +64,27 @@ def test_chains_in_different_places_are_named() -> None:
     assert "'w1'" not in found.sentence
 
 
+@pytest.mark.parametrize(
+    ("sampler", "raised", "instead"),
+    [
+        ("NUTS", "raise warmup and draws,", "use the sampler SMC."),
+        ("Metropolis", "raise warmup and draws,", "use the sampler SMC."),
+        ("PolicyWalk", "raise warmup and draws,", "use the sampler SMC."),
+        ("Independence", "raise draws,", "use the sampler SMC."),
+        ("SMC", "raise particles (--draws),", "look at each run's draws."),
+    ],
+)
+def test_advice_names_what_the_sampler_has_and_never_the_sampler_itself(
+    sampler: str, raised: str, instead: str
+) -> None:
+    draws = independent()
+    draws[0, :, 1] += 3
+    sentence = assess(draws, NAMES, sampler).sentence
+    assert raised in sentence
+    assert instead in sentence
+    assert f"use the sampler {sampler}" not in sentence
+
+
 def test_drift_within_one_chain_is_seen() -> None:
     draws = independent(chains=1)
     draws[0, :, 0] += np.linspace(0, 3, 1000)

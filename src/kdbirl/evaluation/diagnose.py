@@ -6,6 +6,7 @@ from typing import Any
 from kdbirl.diagnosis.calibration import Calibration
 from kdbirl.diagnosis.identifiability import Identifiability
 from kdbirl.diagnosis.leave_one_out import LeaveOneOut, leave_one_out
+from kdbirl.diagnosis.loto import why_not
 from kdbirl.diagnosis.predictive import Predictive, predict_occupancy
 from kdbirl.diagnosis.scale import ScaleAndDirection, scale_and_direction
 from kdbirl.diagnosis.sensitivity import Sensitivity
@@ -82,7 +83,8 @@ def diagnose(
     kept = choice.loto.calibration if choice.loto is not None else None
     calibration = model.calibration(n, progress) if calibrate else kept
     moved = model.sensitivity(posterior, progress=progress) if sensitivity else None
-    judged = with_findings(posterior, identifiability, support, calibration, choice, moved)
+    possible = why_not(fitted.ckde, fitted.prior) is None
+    judged = with_findings(posterior, identifiability, support, calibration, choice, moved, possible)
     study = (
         plan_study(fitted.ckde, fitted.choices.plays, fitted.prior, widths, n, posterior.names, 0, progress)
         if plan

@@ -21,6 +21,7 @@ from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.demos.odd_columns import odd_columns
 from kdbirl.demos.streamed_bank import StreamedBank
 from kdbirl.diagnosis.calibration import Calibration
+from kdbirl.diagnosis.held_out import calibrate_held_out
 from kdbirl.diagnosis.identifiability import Identifiability, identify
 from kdbirl.diagnosis.loto import FALLBACK, LotoSettings
 from kdbirl.diagnosis.sensitivity import Change, Sensitivity, sensitivity, widened
@@ -192,7 +193,12 @@ class KDBIRL:
 
     def calibration(self, n: Any, progress: Progress | None = None) -> Calibration:
         """How far posteriors from n expert rows can be trusted, by leaving out each training task in turn."""
-        return self._ready().choices.calibration(row_count(n), progress)
+        choices, rows = self._ready().choices, row_count(n)
+        choice = choices.for_rows(rows, progress)
+        if choice.loto is not None:
+            return choice.loto.calibration
+        given = choices.ckde, choices.plays, choices.prior, choice.bandwidths, choice.power, rows, choices.names
+        return calibrate_held_out(*given, progress)
 
     def sensitivity(self, expert: Any, seed: Any = 0, progress: Progress | None = None) -> Sensitivity:
         """How the posterior moves when h, h', the power or the prior's width is halved or doubled.

@@ -72,8 +72,8 @@ def assess(
     problems = [
         *_immobile(draws, names),
         *_too_few(draws, independent),
-        *_disagreeing(r_hat, names, r_hat_limit(draws.shape, independent), draws.shape[0]),
-        *_inefficient(bulk, tail, names, ess_limit(draws.shape, independent), draws.shape),
+        *_disagreeing(r_hat, names, r_hat_limit(draws.shape, independent), draws.shape[0], sampler),
+        *_inefficient(bulk, tail, names, ess_limit(draws.shape, independent), draws.shape, sampler),
         *_diverging(divergences, draws.shape),
         *_slow_energy(e_bfmi),
         *_poor_approximation(pareto_k),
@@ -188,7 +188,7 @@ def _too_few(draws: Array, independent: bool) -> list[Finding]:
     return []
 
 
-def _disagreeing(r_hat: Array, names: Sequence[str], limit: float, chains: int) -> list[Finding]:
+def _disagreeing(r_hat: Array, names: Sequence[str], limit: float, chains: int, sampler: str = "") -> list[Finding]:
     bad = _worst_first(r_hat >= limit, r_hat)
     if not bad.size:
         return []
@@ -198,14 +198,31 @@ def _disagreeing(r_hat: Array, names: Sequence[str], limit: float, chains: int) 
     return [
         Finding(
             f"R-hat of {_listed(bad, names)} is {'up to ' if bad.size > 1 else ''}{shown} (below {limit:.4g} is wanted)"
-            f": {who}; raise warmup and draws, and if that does not help the posterior may have several modes: "
-            "use the sampler SMC.",
+            f": {who}; raise {_what_to_raise(sampler)}, and if that does not help the posterior may have several "
+            f"modes: {_for_several_modes(sampler)}.",
             severe=worst >= SEVERE_R_HAT,
         )
     ]
 
 
-def _inefficient(bulk: Array, tail: Array, names: Sequence[str], limit: float, shape: tuple[int, ...]) -> list[Finding]:
+def _is(sampler: str, *names: str) -> bool:
+    return sampler.casefold().startswith(names)
+
+
+def _what_to_raise(sampler: str) -> str:
+    """What this sampler has: only chains warm up."""
+    if _is(sampler, "smc"):
+        return "particles (--draws)"
+    return "draws" if _is(sampler, "independence", *INDEPENDENT) else "warmup and draws"
+
+
+def _for_several_modes(sampler: str) -> str:
+    return "look at each run's draws" if _is(sampler, "smc") else "use the sampler SMC"
+
+
+def _inefficient(
+    bulk: Array, tail: Array, names: Sequence[str], limit: float, shape: tuple[int, ...], sampler: str = ""
+) -> list[Finding]:
     least = np.fmin(bulk, tail)
     bad = _worst_first(least <= limit, -least)
     if not bad.size:
@@ -217,7 +234,7 @@ def _inefficient(bulk: Array, tail: Array, names: Sequence[str], limit: float, s
         Finding(
             f"{_listed(bad, names)} {'has' if bad.size == 1 else 'have'} as few as {worst:.0f} effective draws in the "
             f"{where} of {shape[0] * shape[1]} (over {limit:.0f} are wanted): "
-            f"raise draws, about {max(factor, 2)} times as many.",
+            f"raise {'particles (--draws)' if _is(sampler, 'smc') else 'draws'}, about {max(factor, 2)} times as many.",
             severe=worst < limit / 10,
         )
     ]
