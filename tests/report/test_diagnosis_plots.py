@@ -47,6 +47,15 @@ def test_identifiability_shows_strengths_then_contractions(rank, q):
     figure.canvas.draw()
 
 
+def test_colours_have_the_signs_of_the_words_beside_them():
+    axes = np.array([[-0.6, 0.8, 0.0], [0.8, 0.6, 0.0]])
+    found = Identifiability(axes, np.eye(3)[2:], np.ones(2), ("a", "b", "c"), 3, True)
+    left, _ = plot_identifiability(found).axes
+    words = [label.get_text() for label in left.get_yticklabels()]
+    assert words == ["0.6 a - 0.8 b", "0.8 a + 0.6 b", "c"]
+    np.testing.assert_allclose(left.images[0].get_array(), [[0.6, -0.8, 0], [0.8, 0.6, 0], [0, 0, 1]])
+
+
 def support(n: int = 20, tasks: int = 4) -> Support:
     effective = np.linspace(0, 40, n)
     density = np.linspace(-9, 1, n)

@@ -19,7 +19,7 @@ from jaxtyping import Float
 
 from kdbirl.diagnosis.next_task import NextTask, suggest_task
 from kdbirl.diagnosis.reward_gradients import reward_gradients
-from kdbirl.diagnosis.wording import complement_in_words, in_words, listed, readable_complement
+from kdbirl.diagnosis.wording import axis_in_words, complement_in_words, listed, readable_complement
 from kdbirl.errors import InputError, did_you_mean
 from kdbirl.likelihood.ckde import CKDE
 from kdbirl.likelihood.distances import euclidean
@@ -107,7 +107,7 @@ class Identifiability:
     def describe(self) -> list[str]:
         """Lines for a terminal: the finding, the informed directions by strength, what would help."""
         found = [
-            f"informed: {in_words(direction, self.names)} ({strength:.2g} nats per prior sd)"
+            f"informed: {axis_in_words(direction, self.names)} ({strength:.2g} nats per prior sd)"
             for direction, strength in zip(self.informed, self.strengths, strict=True)
         ]
         lines = [self.sentence, *_shortened(found)]
@@ -120,7 +120,7 @@ class Identifiability:
         lines = [self.sentence]
         if self.rank:
             values, directions = principal_contractions(draws, prior_draws, self.informed)
-            found = [_narrowed(v, in_words(d, self.names)) for v, d in zip(values, directions, strict=True)]
+            found = [_narrowed(v, axis_in_words(d, self.names)) for v, d in zip(values, directions, strict=True)]
             lines += _shortened(found)
         return lines if self.next_task is None else [*lines, self.next_task.sentence]
 

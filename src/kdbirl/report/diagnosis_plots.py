@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from kdbirl.diagnosis.identifiability import WEAK_CONTRACTION, Identifiability, principal_contractions
 from kdbirl.diagnosis.support import FEWEST_ROWS, Support
-from kdbirl.diagnosis.wording import in_words
+from kdbirl.diagnosis.wording import axis_in_words, axis_sign
 from kdbirl.errors import InputError
 from kdbirl.evaluation.policy_classes import PolicyClasses
 from kdbirl.posterior.result import Posterior
@@ -60,11 +60,11 @@ def _directions(found: Identifiability, posterior: Posterior | None) -> tuple[np
 
 def _loadings(axis: Axes, table: Float[np.ndarray, "r q"], found: Identifiability, informed: int) -> None:
     """Directions as rows of colours, blue and red for the signs; a line parts what keeps the prior."""
-    signs = np.sign(table[np.arange(len(table)), np.abs(table).argmax(axis=1)])
+    signs = np.array([axis_sign(row) for row in table])  # as in the words beside them
     axis.imshow(table * signs[:, None], cmap=DIVERGING, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
     if informed < len(table):
         axis.axhline(informed - 0.5, color=INK, linewidth=1.2)
-    axis.set_yticks(np.arange(len(table)), [panels.shortened(in_words(row, found.names), 34) for row in table])
+    axis.set_yticks(np.arange(len(table)), [panels.shortened(axis_in_words(row, found.names), 34) for row in table])
     named = len(found.names) <= MOST_NAMED
     axis.set_xticks(np.arange(len(found.names)) if named else [])
     if named:

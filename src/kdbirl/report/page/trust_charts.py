@@ -7,7 +7,7 @@ import numpy as np
 
 from kdbirl.diagnosis.identifiability import principal_contractions
 from kdbirl.diagnosis.sensitivity import MOVED
-from kdbirl.diagnosis.wording import in_words
+from kdbirl.diagnosis.wording import axis_in_words
 from kdbirl.posterior.result import Posterior
 from kdbirl.report.influence import Influence
 from kdbirl.report.page.charts import CHOSEN, POSTERIOR, PRIOR, ROW, SOFT, Chart, named, quantity, values
@@ -27,7 +27,8 @@ def directions(posterior: Posterior, found: Mapping[str, Any]) -> Chart | None:
     if len(informed):
         shares, turned = principal_contractions(posterior.flat, posterior.prior_draws, informed)
         rows = [
-            {"name": in_words(d, posterior.names), "share": max(0.0, s)} for s, d in zip(shares, turned, strict=True)
+            {"name": axis_in_words(d, posterior.names), "share": max(0.0, s)}
+            for s, d in zip(shares, turned, strict=True)
         ]
     kept = [{"name": str(text), "share": 0.0, "kept": True} for text in found.get("uninformed_in_words", ())]
     rows = [*rows[: MOST_DIRECTIONS - min(len(kept), 8)], *kept][:MOST_DIRECTIONS]
