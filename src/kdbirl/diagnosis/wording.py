@@ -1,6 +1,7 @@
 """Subspaces of the reward parameters in the user's own names: "r2, r3 and r0 + r1 (their sum)"."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -43,19 +44,26 @@ def _blocks(informed: Float[np.ndarray, "r q"]) -> list[tuple[Int[np.ndarray, " 
     return sorted(found, key=lambda item: (len(item[0]) > 1, int(item[0][0])))
 
 
-def complement_in_words(informed: Float[np.ndarray, "r q"], names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The complement's directions: single parameters, and combinations, of which tangled ones share one phrase."""
-    single, combined = [], []
+class Phrase(NamedTuple):
+    """Directions in words: one parameter, one combination, or several that are too tangled to be told apart."""
+
+    words: str
+    rows: Float[np.ndarray, "d q"]
+    single: bool
+
+
+def complement_in_words(informed: Float[np.ndarray, "r q"], names: Sequence[str]) -> list[Phrase]:
+    """The complement's directions, in the order of `readable_complement`: single parameters, then combinations."""
+    found = []
     for block, basis in _blocks(informed):
-        own = [names[int(j)] for j in block]
-        reduced = _reduced(basis)
-        if len(block) == 1:
-            single += own
-        elif len(basis) == 1 or (len(basis) <= MOST_TERMS and (reduced != 0).sum(axis=1).max() <= MOST_TERMS):
-            combined += [axis_in_words(row, own) for row in reduced]
+        own, reduced = [names[int(j)] for j in block], _reduced(basis)
+        placed = np.zeros((len(basis), len(names)))
+        placed[:, block] = reduced
+        if len(basis) == 1 or (len(basis) <= MOST_TERMS and (reduced != 0).sum(axis=1).max() <= MOST_TERMS):
+            found += [Phrase(axis_in_words(row[block], own), row[None], len(block) == 1) for row in placed]
         else:
-            combined.append(f"{len(basis)} combinations of {listed(own)}")
-    return single, combined
+            found.append(Phrase(f"{len(basis)} combinations of {listed(own)}", placed, False))
+    return found
 
 
 def axis_in_words(axis: Float[np.ndarray, " q"], names: Sequence[str]) -> str:

@@ -52,6 +52,7 @@ def with_findings(
     sensitivity: Sensitivity | None = None,
 ) -> Posterior:
     """The same draws with findings and colours."""
+    identifiability = identifiability.beside(posterior.flat, posterior.prior_draws)
     contractions = (
         principal_contractions(posterior.flat, posterior.prior_draws, identifiability.informed)[0]
         if identifiability.rank

@@ -7,7 +7,13 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from kdbirl.diagnosis.identifiability import WEAK_CONTRACTION, Identifiability, principal_contractions
+from kdbirl.diagnosis.identifiability import (
+    WEAK_CONTRACTION,
+    Identifiability,
+    contraction,
+    kept_words,
+    principal_contractions,
+)
 from kdbirl.diagnosis.support import FEWEST_ROWS, Support
 from kdbirl.diagnosis.wording import axis_in_words, axis_sign
 from kdbirl.errors import InputError
@@ -36,10 +42,11 @@ def plot_identifiability(
     width = min(8.0, 2.2 + 0.3 * len(identifiability.names))
     figure, (left, right) = _panes(axes, 2, (width + 2.4, height), (width, 2.2))
     _loadings(left, table, identifiability, len(directions))
-    bars = np.concatenate([values, np.zeros(len(kept))])
+    fallen = _fallen(identifiability, posterior, kept)
+    bars = np.concatenate([values, fallen])
     right.barh(np.arange(len(table)), np.maximum(bars, 0), height=0.6, color=POSTERIOR, alpha=0.8)
-    for place in range(len(directions), len(table)):
-        right.text(0, place, " keeps the prior", va="center", fontsize=SMALL, color=INK)
+    for place, share in enumerate(fallen, len(directions)):
+        right.text(0, place, f" {kept_words(share)}", va="center", fontsize=SMALL, color=INK)
     if posterior is not None:
         right.set_xlim(0, 1)
         right.vlines(WEAK_CONTRACTION, -0.5, len(directions) - 0.5, color=TRUE, linewidth=1, linestyle=(0, (4, 2)))
@@ -56,6 +63,15 @@ def _directions(found: Identifiability, posterior: Posterior | None) -> tuple[np
         return found.informed[:MOST_DIRECTIONS], found.strengths[:MOST_DIRECTIONS]
     values, directions = principal_contractions(posterior.flat, posterior.prior_draws, found.informed)
     return directions[:MOST_DIRECTIONS], values[:MOST_DIRECTIONS]
+
+
+def _fallen(
+    found: Identifiability, posterior: Posterior | None, kept: Float[np.ndarray, "k q"]
+) -> Float[np.ndarray, " k"]:
+    """The reduction in prior variance along uninformed directions: by the prior's shape alone, where it ties them."""
+    if posterior is None or not found.coupled or not len(posterior.prior_draws):
+        return np.zeros(len(kept))
+    return np.where(found.tied[: len(kept)], contraction(posterior.flat, posterior.prior_draws, kept), 0.0)
 
 
 def _loadings(axis: Axes, table: Float[np.ndarray, "r q"], found: Identifiability, informed: int) -> None:
