@@ -14,7 +14,11 @@ from kdbirl.diagnosis.identifiability import identify, principal_contractions
 from kdbirl.diagnosis.report_card import HOW_TO, InUse, card
 from kdbirl.diagnosis.sensitivity import Change, sensitivity
 from kdbirl.diagnosis.support import assess_support
+from kdbirl.methods.log_priors import log_priors
 from kdbirl.posterior.convergence import assess
+from kdbirl.posterior.sampler import NoLikelihood
+from kdbirl.posterior.target import Target
+from kdbirl.precision import float64
 from kdbirl.report.card_text import card_text
 
 from .conjugate import normal_posteriors
@@ -89,6 +93,48 @@ def test_identifiability_amber_comes_and_goes():
     assert "repeats the prior" in sentence
     assert "task" in sentence.split("nothing new")[1]
     assert card(identifiability=identified(np.concatenate([line, [[0.0, 1.0]]]))[1])["identifiability"][0] == "green"
+
+
+@pytest.mark.parametrize(
+    ("prior", "at", "words"),
+    [
+        (kb.Uniform(0, 1), 1.0, "fell by"),  # the sum is near 2: only the corner is left of the box
+        (kb.Uniform(0, 1), 0.5, "rose by"),  # the sum is near 1, where the box is widest
+        (kb.Laplace(0, 0.4), 1.0, "grew to"),
+        (kb.Normal(0, [1, 0.5]), 0.6, "fell by"),
+    ],
+)
+def test_what_the_priors_shape_alone_moves_is_told_with_its_size(prior: kb.Uniform, at: float, words: str):
+    """Tasks on r0 = r1 inform the sum. The difference moves all the same, as far as a sum over a fine grid says."""
+    line = np.repeat(np.linspace(0.0, 1.0, 7)[:, None], 2, axis=1)
+    fitted = model_of(bank_of(line, rows=40), prior=prior, bandwidth=(0.3, 0.15))
+    posterior = fitted.posterior(expert_at(np.full(2, at), rows=60))
+    colour, sentence = posterior.cards["identifiability"]
+    assert colour == "amber"
+    assert "repeats the prior" not in sentence
+    assert "tells nothing new" not in sentence
+    told = re.search(rf"shape alone, the variance of r0 - r1 \(their difference\) {words} ([0-9.]+)", sentence)
+    assert told is not None, sentence
+
+    low, high = fitted.prior.for_parameters(2).box
+    points = np.stack(np.meshgrid(*np.linspace(low, high, 402)[1:-1].T), axis=-1).reshape(-1, 2)
+    logs = float64(log_priors)(Target.build(fitted.prior.for_parameters(2), NoLikelihood()), points)
+    spreads = []
+    for power in (0.0, posterior.power):
+        values = logs + power * fitted.log_likelihood(expert_at(np.full(2, at), rows=60), points)
+        weights = np.exp(values - values.max())
+        spreads.append(np.cov(points[:, 0] - points[:, 1], aweights=weights).item())
+    ratio = spreads[1] / spreads[0]
+    seen = {"fell by": 1 - float(told[1]) / 100, "rose by": 1 + float(told[1]) / 100, "grew to": float(told[1])}[words]
+    assert seen == pytest.approx(ratio, rel=0.12)  # variances of 4,000 draws each; 5 standard errors, 8 % for Laplace
+
+
+def test_an_uninformed_direction_that_the_prior_does_not_tie_is_said_to_repeat_it():
+    line = np.repeat(np.linspace(0.0, 1.0, 7)[:, None], 2, axis=1)
+    fitted = model_of(bank_of(line, rows=40), prior=kb.Normal(0, 1), bandwidth=(0.3, 0.15))
+    sentence = fitted.posterior(expert_at(np.ones(2), rows=60)).cards["identifiability"][1]
+    assert "repeats the prior" in sentence
+    assert "shape alone" not in sentence
 
 
 def test_a_direction_that_the_demonstrations_do_not_narrow_is_amber():

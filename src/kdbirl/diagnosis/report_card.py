@@ -98,9 +98,7 @@ def _of_identifiability(found: Identifiability, contractions: Any) -> Card:
     if not found.rank:
         return "red", f"{found.sentence} Do not use this posterior; add training tasks with other rewards."
     if found.rank < q:
-        return "amber", (
-            f"{found.sentence} There the posterior repeats the prior, and tells nothing new. {_more_tasks(found)}"
-        )
+        return "amber", f"{found.sentence} {_of_uninformed(found)} {_more_tasks(found)}"
     weak = 0 if contractions is None else int(np.sum(~(np.asarray(contractions, dtype=float) >= WEAK_CONTRACTION)))
     if weak:
         return "amber", (
@@ -109,6 +107,19 @@ def _of_identifiability(found: Identifiability, contractions: Any) -> Card:
             "tasks that differ in that direction."
         )
     return "green", found.sentence
+
+
+def _of_uninformed(found: Identifiability) -> str:
+    """What the posterior is worth along the directions that keep their prior."""
+    if found.moved:
+        return "That is no better than the prior: one of another shape would give another answer."
+    if not found.coupled:
+        return "There the posterior repeats the prior, and tells nothing new."
+    if found.changes is None:
+        return "There the data add nothing of their own, but the prior's shape may move the posterior."
+    return (
+        f"There the posterior stays within {percent(WEAK_CONTRACTION)} of the prior's variance: it tells nothing new."
+    )
 
 
 def _more_tasks(found: Identifiability) -> str:

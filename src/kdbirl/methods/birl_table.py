@@ -30,6 +30,7 @@ from kdbirl.methods.reward_features import world_reward_features
 from kdbirl.methods.tabular_expert import state_action_pairs, visit_counts
 from kdbirl.planners.dynamics import dynamics_of
 from kdbirl.planners.plan import many_action_values
+from kdbirl.posterior.convergence import FEW_CELLS
 from kdbirl.posterior.priors import Prior
 from kdbirl.posterior.result import Posterior
 from kdbirl.precision import float64
@@ -41,7 +42,6 @@ SHELLS = 16
 PLANNED_AT_ONCE = 64  # directions: 9 MB of action values on ICU-Sepsis
 NOTHING = -80.0  # e^-80 beside 1, the best action's term, is nothing; smaller numbers make processors slow
 ATTEMPTS = 200  # batches of points in cells that the prior's bounds cut: enough where 0.5 % lie inside
-FEW_CELLS = 10.0  # effective cells below which the posterior is as narrow as the lattice can say
 
 Advantages = Float[np.ndarray, "D n A"]
 

@@ -53,6 +53,7 @@ def with_findings(
     loto_possible: bool = True,
 ) -> Posterior:
     """The same draws with findings and colours; loto_possible: whether held-out tasks could choose the bandwidths."""
+    identifiability = identifiability.beside(posterior.flat, posterior.prior_draws)
     contractions = (
         principal_contractions(posterior.flat, posterior.prior_draws, identifiability.informed)[0]
         if identifiability.rank

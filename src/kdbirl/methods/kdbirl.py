@@ -24,7 +24,7 @@ from kdbirl.diagnosis.calibration import Calibration
 from kdbirl.diagnosis.held_out import calibrate_held_out
 from kdbirl.diagnosis.identifiability import Identifiability, identify
 from kdbirl.diagnosis.loto import FALLBACK, LotoSettings
-from kdbirl.diagnosis.sensitivity import Change, Sensitivity, sensitivity, widened
+from kdbirl.diagnosis.sensitivity import Change, Sensitivity, sensitivity
 from kdbirl.errors import InputError
 from kdbirl.features import FeatureMap
 from kdbirl.installation import package_versions
@@ -212,7 +212,8 @@ class KDBIRL:
     def _changed(self, base: Posterior, change: Change) -> "KDBIRL":
         """The same model with other bandwidths, power and prior; phi and the bank stay."""
         fitted = self._ready()
-        prior, h = widened(fitted.prior, change.prior), np.atleast_1d(np.asarray(base.h, dtype=float))
+        prior = fitted.prior if change.prior == 1 else fitted.prior.widened(change.prior)
+        h = np.atleast_1d(np.asarray(base.h, dtype=float))
         start = Bandwidths(h * change.h, float(base.h_reward or 0.0) * change.h_reward, "changed")
         choices = Choices(
             fitted.ckde, prior, fitted.reward_names, fitted.choices.plays, start, base.power * change.power
