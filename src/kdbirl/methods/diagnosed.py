@@ -6,6 +6,7 @@ import numpy as np
 
 from kdbirl.diagnosis.calibration import Calibration
 from kdbirl.diagnosis.identifiability import Identifiability, identify, principal_contractions
+from kdbirl.diagnosis.predictive import Predictive
 from kdbirl.diagnosis.report_card import NOT_ASSESSED, card
 from kdbirl.diagnosis.scale import scale_and_direction
 from kdbirl.diagnosis.sensitivity import Sensitivity
@@ -50,6 +51,7 @@ def with_findings(
     calibration: Calibration | None,
     choice: Choice,
     sensitivity: Sensitivity | None = None,
+    predictive: Predictive | None = None,
 ) -> Posterior:
     """The same draws with findings and colours."""
     contractions = (
@@ -57,7 +59,7 @@ def with_findings(
         if identifiability.rank
         else ()
     )
-    cards = card(None, identifiability, support, calibration, sensitivity, contractions)
+    cards = card(None, identifiability, support, calibration, sensitivity, contractions, predictive)
     cards.pop("convergence")  # the posterior knows its own
     fell_back = [note for note in choice.bandwidths.notes if note.startswith("loto: ")]
     if calibration is None and fell_back:
