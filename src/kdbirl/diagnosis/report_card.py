@@ -12,6 +12,7 @@ import numpy as np
 
 from kdbirl.diagnosis.calibration import FEWEST_POINTS, Calibration, percent
 from kdbirl.diagnosis.identifiability import WEAK_CONTRACTION, Identifiability
+from kdbirl.diagnosis.predictive import Predictive
 from kdbirl.diagnosis.sensitivity import MOVED, Sensitivity
 from kdbirl.diagnosis.support import LARGEST_IMBALANCE, Support
 from kdbirl.diagnosis.wording import listed
@@ -78,14 +79,18 @@ def card(
     calibration: Calibration | None = None,
     sensitivity: Sensitivity | None = None,
     contractions: Sequence[float] | np.ndarray[Any, np.dtype[Any]] | None = None,
+    predictive: Predictive | None = None,
     in_use: InUse | None = None,
 ) -> dict[str, Card]:
-    """(colour, sentence) of each part; `contractions`: of the posterior along the informed directions, if known."""
+    """(colour, sentence) of each part; `contractions`: of the posterior along the informed directions, if known.
+
+    predictive: whether the expert's rows as a whole are unusual, which the card says with their support.
+    """
     used = in_use or InUse()
     found: dict[str, Card | None] = {
         "convergence": None if convergence is None else (convergence.colour, convergence.sentence),
         "identifiability": None if identifiability is None else _of_identifiability(identifiability, contractions),
-        "support": None if support is None else _of_support(support),
+        "support": None if support is None else _of_support(support, predictive),
         "calibration": None if calibration is None else _of_calibration(calibration, used),
         "sensitivity": None if sensitivity is None else _of_sensitivity(sensitivity),
     }
@@ -126,14 +131,18 @@ def _more_tasks(found: Identifiability) -> str:
     return "Add training tasks with other rewards." if found.next_task is None else found.next_task.sentence
 
 
-def _of_support(found: Support) -> Card:
+def _of_support(found: Support, predictive: Predictive | None = None) -> Card:
     share = found.share_outside
+    if predictive is not None and predictive.unexplained:
+        return "red", f"{found.sentence} {predictive.sentence}"
     if share > MOST_OUTSIDE:
         return "red", (
             f"{found.sentence} There the model guesses: do not use this posterior; add training tasks that go where "
             "the expert goes, or check that features and units agree."
         )
     problems = [f"{found.sentence} Look at these rows before you rely on the result."] if share > MANY_OUTSIDE else []
+    if predictive is not None and predictive.unlike_training:
+        problems.append(predictive.sentence)
     if found.thin.mean() > MOST_OUTSIDE:
         problems.append(
             f"{int(found.thin.sum())} of {len(found.thin)} expert rows rest on fewer than 5 effective training rows: "

@@ -6,6 +6,7 @@ import numpy as np
 
 from kdbirl.diagnosis.calibration import Calibration
 from kdbirl.diagnosis.identifiability import Identifiability, identify, principal_contractions
+from kdbirl.diagnosis.predictive import Predictive
 from kdbirl.diagnosis.report_card import NOT_ASSESSED, InUse, card
 from kdbirl.diagnosis.scale import scale_and_direction
 from kdbirl.diagnosis.sensitivity import Sensitivity
@@ -51,6 +52,7 @@ def with_findings(
     choice: Choice,
     sensitivity: Sensitivity | None = None,
     loto_possible: bool = True,
+    predictive: Predictive | None = None,
 ) -> Posterior:
     """The same draws with findings and colours; loto_possible: whether held-out tasks could choose the bandwidths."""
     identifiability = identifiability.beside(posterior.flat, posterior.prior_draws)
@@ -62,7 +64,7 @@ def with_findings(
     rule, fell_back = choice.bandwidths.rule, [n for n in choice.bandwidths.notes if n.startswith("loto: ")]
     searched = choice.loto is not None and len(choice.loto.power_candidates) > 1
     in_use = InUse(rule, choice.power, searched, loto_possible and not fell_back)
-    cards = card(None, identifiability, support, calibration, sensitivity, contractions, in_use)
+    cards = card(None, identifiability, support, calibration, sensitivity, contractions, predictive, in_use)
     cards.pop("convergence")  # the posterior knows its own
     if calibration is None and fell_back:
         cards["calibration"] = (NOT_ASSESSED, f"Nobody has checked these intervals: {fell_back[-1][6:]}.")
