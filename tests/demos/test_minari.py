@@ -181,9 +181,9 @@ class TestHostile:
         made("a-v0")
         place = root / "a-v0" / "data" / "metadata.json"
         metadata = json.loads(place.read_text())
-        spec = {"id": "Evil-v0", "entry_point": "os:mkdir", "kwargs": {"path": str(root / "owned")}}
+        spec = gym.envs.registration.EnvSpec("Evil-v0", "os:mkdir", kwargs={"path": str(root / "owned")}).to_json()
         without = {name: value for name, value in metadata.items() if name != missing}
-        for content in ({**without, "env_spec": json.dumps(spec)}, {**metadata, missing: 1, "env_spec": "{}"}):
+        for content in ({**without, "env_spec": spec}, {**metadata, missing: 1, "env_spec": "{}"}):
             place.write_text(json.dumps(content))
             for source in ("a-v0", root / "a-v0", place.parent):
                 with pytest.raises(FileProblem, match=f"metadata.json has no '{missing}'.*does not choose what is run"):
