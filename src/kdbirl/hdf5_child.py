@@ -46,7 +46,7 @@ def content(path: str, most_bytes: int, keep: bool) -> tuple[dict[str, dict[str,
     found: list[tuple[str, Any]] = []
     with h5py.File(path, "r") as file:
         left = most_bytes
-        for name, item in _walk(file, h5py):
+        for name, item in _walk(file, h5py, links=keep):
             attributes[name] = _attributes(item)
             if isinstance(item, h5py.Dataset) and item.dtype.kind in "biuf":
                 left -= _size(item)
@@ -58,8 +58,11 @@ def content(path: str, most_bytes: int, keep: bool) -> tuple[dict[str, dict[str,
     return attributes, found
 
 
-def _walk(root: Any, h5py: Any) -> Any:
-    """Every object once, by path; neither soft nor external links, nor data that another file holds."""
+def _walk(root: Any, h5py: Any, links: bool) -> Any:
+    """Every object once, by path; neither soft nor external links, nor data that another file holds.
+
+    `links=False` refuses links to other files instead of passing them over: whoever opens the file itself follows them.
+    """
     seen: set[Any] = set()
     queue: list[tuple[str, Any]] = [("", root)]
     while queue:
@@ -72,12 +75,11 @@ def _walk(root: Any, h5py: Any) -> Any:
             raise ValueError("it has too many objects, or too deep ones")
         yield name.lstrip("/"), item
         if isinstance(item, h5py.Group):
-            inside = [inner for inner in item if _is_inside(item, inner, h5py)]
+            kinds = {inner: type(item.get(inner, getlink=True)) for inner in item}
+            if not links and h5py.ExternalLink in kinds.values():
+                raise ValueError("it has a link to another file")
+            inside = [inner for inner, kind in kinds.items() if kind is h5py.HardLink]
             queue += [(f"{name}/{inner}", item[inner]) for inner in reversed(inside)]
-
-
-def _is_inside(group: Any, name: str, h5py: Any) -> bool:
-    return isinstance(group.get(name, getlink=True), h5py.HardLink)
 
 
 def _size(item: Any) -> int:
