@@ -22,7 +22,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from kdbirl.errors import InputError, did_you_mean
 from kdbirl.likelihood.ckde import CKDE
@@ -107,12 +107,24 @@ def _width(rule: str, ckde: CKDE, rows: np.ndarray, part: Part) -> float:
 
 def sampled_rows(ckde: CKDE, size: int, seed: int) -> np.ndarray:
     """Rows of the bank as they were before identical ones were collapsed: all, or a seeded sample of that size."""
-    ends = np.cumsum(ckde.weights)
-    total = round(float(ends[-1]))
+    total = round(float(ckde.weights.sum()))
     if total <= size:
         return np.repeat(ckde.rows, ckde.weights.astype(int), axis=0)
+    order = order_by_content(ckde.rows, ckde.task_rewards[ckde.tasks], seed)
     places = np.sort(np.random.default_rng(stream(seed, "rows for pairs")).choice(total, size, replace=False))
-    return ckde.rows[np.searchsorted(ends, places, side="right")]
+    return ckde.rows[order[np.searchsorted(np.cumsum(ckde.weights[order]), places, side="right")]]
+
+
+def order_by_content(
+    rows: Float[np.ndarray, "m d"], rewards: Float[np.ndarray, "m q"], seed: int
+) -> Int[np.ndarray, " m"]:
+    """Rows along a random direction: seeded samples of rows in this order do not depend on the order of tasks and rows.
+
+    Sums of each row by itself, since a matrix product may round equal rows differently.
+    """
+    rng = np.random.default_rng(stream(seed, "direction of rows"))
+    along, by_reward = (np.sum(table * rng.normal(size=table.shape[1]), axis=1) for table in (rows, rewards))
+    return np.lexsort((by_reward, along))
 
 
 def _nonzero(width: float, what: str, rule: str) -> float:
