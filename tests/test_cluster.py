@@ -5,6 +5,7 @@ import signal
 import time
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from kdbirl.likelihood.kernels import as_kernel, on_columns
 from kdbirl.likelihood.streamed_rows import StreamedRows
 from kdbirl.threads import cores
 
+from .likelihood import direct_sum
 from .methods.banks import continuous
 from .methods.streamed import CONTINUOUS, expert, table, written
 
@@ -257,6 +259,80 @@ def test_a_dask_frame_is_a_bank(client, parquet, on_disk):
     np.testing.assert_allclose(found.log_likelihood(rows, at), expected, rtol=1e-12)
     with pytest.raises(InputError, match="is persisted"):
         DaskRows.of(client.persist(frame))
+
+
+def uneven_partitions():
+    """A frame of 150 rows in no order, and its partitions: some empty, one of a single row, and types that differ.
+
+    Tasks and episodes go on from one partition to the next; the rarest action is in one of them only.
+    """
+    pandas, rng = pytest.importorskip("pandas"), np.random.default_rng(0)
+    tasks = rng.integers(4, size=150)
+    whole = pandas.DataFrame(
+        {
+            "task": [f"t{k}" for k in tasks],
+            "episode": rng.integers(0, 12, 150),
+            "step": rng.permutation(150),
+            "x": rng.normal(tasks, 1.0),
+            "y": rng.integers(0, 4, 150),
+            "action": np.where(np.arange(150) == 60, "jump", rng.choice(["left", "up"], 150)),
+        }
+    )
+    cuts = [0, 0, 7, 7, 60, 61, 149, 150, 150]
+    parts = [whole[first:last] for first, last in pairwise(cuts)]
+    kinds = [{}, {"y": float}, {}, {"y": "float32"}, {"x": float}, {"y": "Int64"}, {"y": "int8"}, {"y": float}]
+    return whole, [part.astype(kind) for part, kind in zip(parts, kinds, strict=True)]
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_uneven_partitions_against_a_direct_sum(client, on_disk, monkeypatch, counted):
+    """The table of kernel sums and the likelihood are those of a double loop over the rows of the whole frame.
+
+    So they are where the first pass (then made here) samples rows, since too many of them are distinct.
+    """
+    frames, dask = pytest.importorskip("dask.dataframe"), pytest.importorskip("dask")
+    whole, parts = uneven_partitions()
+    lazy = frames.from_delayed([dask.delayed(part) for part in parts], meta=whole[:0], verify_meta=False)
+    columns = {"state": ["x", "y"], "action": "action"}
+    rewards = np.random.default_rng(1).random((4, 2))
+    vectors = {f"t{k}": reward for k, reward in enumerate(rewards)}
+    bank = stream_task_bank(lazy, rewards=vectors, **columns)
+    together = kb.read_task_bank(whole, rewards=vectors, **columns)
+    if not counted:
+        monkeypatch.setattr("kdbirl.demos.piece_summary.DISTINCT_KEPT", 5)
+        bank.summary(0)
+    features = kb.Columns(["x", "y"]) + kb.OneHotActions()
+    there = kb.KDBIRL(**MODEL, features=features, kernel="gaussian").fit(bank, client=client)
+    here = kb.KDBIRL(**MODEL, features=features, kernel="gaussian").fit(together)
+    assert isinstance(there.fitted.ckde.all_rows, ClusterRows)
+
+    shown = kb.read_demonstrations(whole[55:65], **columns)
+    actions = (whole["action"].to_numpy()[:, None] == ["jump", "left", "up"]).astype(float)
+    phi, tasks = np.column_stack([whole["x"], whole["y"], actions]), whole["task"].str[1:].astype(int).to_numpy()
+    kernel, at = direct_sum.radial("gaussian", "euclidean", 0.5), np.random.default_rng(2).random((6, 2))
+    sums = [[direct_sum.log_sum([kernel(x, y) for y in phi[tasks == k]]) for k in range(4)] for x in phi[55:65]]
+    ckde = there.fitted.ckde
+    found = ckde.all_rows.task_log_sums(phi[55:65], ckde.kernel, np.array([0.5]), tuple(range(5)))
+    np.testing.assert_allclose(found, sums, rtol=1e-12, atol=1e-12)
+    reward_kernel = direct_sum.radial("gaussian", "euclidean", 0.4)
+    slow = [direct_sum.log_likelihood(phi[55:65], phi, tasks, rewards, R, kernel, reward_kernel) for R in at]
+    np.testing.assert_allclose(there.log_likelihood(shown, at), slow, rtol=1e-12)
+    one, other = here.posterior(shown, seed=1), there.posterior(shown, seed=1)
+    np.testing.assert_allclose(other.draws, one.draws, atol=1e-9)
+    assert bank.summary(0).plays.fingerprint() == together.fingerprint()
+
+
+@pytest.mark.parametrize("distinct_kept", [2**18, 5])
+def test_a_column_of_text_in_some_partitions_only_is_refused(monkeypatch, distinct_kept):
+    """It was read as labels while distinct rows were few, and else a TypeError of Python's own."""
+    frames, dask = pytest.importorskip("dask.dataframe"), pytest.importorskip("dask")
+    monkeypatch.setattr("kdbirl.demos.piece_summary.DISTINCT_KEPT", distinct_kept)
+    _, parts = uneven_partitions()
+    parts = [part.assign(action=part["y"].astype(str if len(part) == 88 else int)) for part in parts]
+    lazy = frames.from_delayed([dask.delayed(part) for part in parts], meta=parts[1][:0], verify_meta=False)
+    bank = stream_task_bank(lazy, state="x", action="action", rewards={f"t{k}": [float(k)] for k in range(4)})
+    with pytest.raises(InputError, match="Column 'action' holds text in piece 5 of the table"):
+        bank.summary(0)
 
 
 def test_evd_over_draws(client, monkeypatch):

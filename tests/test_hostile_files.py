@@ -1,5 +1,6 @@
 """Files that mean harm, or are broken: bombs, absurd shapes, loops, pipes, tricks in names. One sentence each."""
 
+import contextlib
 import gzip
 import io
 import json
@@ -345,6 +346,223 @@ def test_a_world_file_imports_nothing(tmp_path, monkeypatch):
         read_world(tmp_path).world()
     assert not (tmp_path / "owned").exists()
     assert "evil_module" not in sys.modules
+
+
+def test_a_registered_name_is_no_way_to_an_import(tmp_path, monkeypatch):
+    """What stands before a colon is a world, and then features follow; or a module: a file beside the world.json."""
+    (tmp_path / "FrozenLake-v1.py").write_text(f"open({str(tmp_path / 'owned')!r}, 'w')")
+    monkeypatch.syspath_prepend(tmp_path)
+    for env in (
+        "FrozenLake-v1:Evil-v0:next-state",
+        " FrozenLake-v1:Evil-v0:state ",
+        "FrozenLake-v1:Evil-v0:env-reward",
+    ):
+        (tmp_path / "world.json").write_text(json.dumps(world(env=env)))
+        with pytest.raises(InputError, match="names a world of the Python module 'FrozenLake-v1'"):
+            read_world(tmp_path).world()
+    assert not (tmp_path / "owned").exists()
+    names = [f"state {i}" for i in range(16)]  # what such a name is for
+    (tmp_path / "world.json").write_text(json.dumps(world(env="FrozenLake-v1:next-state", reward_parameters=names)))
+    assert read_world(tmp_path).world().feature_names == tuple(names)
+
+
+# places, addresses and modules
+
+
+def _model(folder: Path) -> Path:
+    from .fuzz.seeds import bank
+
+    kb.KDBIRL(prior=kb.Uniform(0, 1), bandwidth=(0.7, 0.6), features=kb.PCA(1)).fit(bank()).save(folder / "model.npz")
+    return folder / "model.npz"
+
+
+def _use_model(path: Path) -> None:
+    kb.load_model(path).log_likelihood(kb.Demonstrations(np.zeros((2, 2)), np.zeros(2, int)), np.zeros((1, 2)))
+
+
+def _policy(folder: Path) -> Path:
+    from .fuzz.seeds import policies
+
+    policies(folder)
+    return folder / "policy.npz"
+
+
+def _posterior(folder: Path) -> Path:
+    from .fuzz.seeds import posterior
+
+    features = kb.PCA(1).fit(kb.Demonstrations(np.eye(3)))
+    posterior(reward_features=features).save(folder / "posterior.nc")
+    return folder / "posterior.nc"
+
+
+def _use_posterior(path: Path) -> None:
+    found = kb.load_posterior(path)
+    found.summary(), found.report_card()
+
+
+def _world(folder: Path) -> Path:
+    (folder / "world.json").write_text(json.dumps(world(made={"policy": "x", "training": "y"})))
+    return folder / "world.json"
+
+
+def _manifest(folder: Path) -> Path:
+    from kdbirl.report.run_directory import write_run
+
+    from .fuzz.seeds import bank, posterior
+
+    model = kb.KDBIRL(prior=kb.Uniform(0, 1), bandwidth=(0.7, 0.6)).fit(bank())
+    write_run(folder / "run", posterior(), model, [], {"training": "t.csv", "out": "run", "scheduler": None}, {})
+    return folder / "run" / "manifest.json"
+
+
+def _use_manifest(path: Path) -> None:
+    from kdbirl.report.html import write_report
+    from kdbirl.report.studio.server import Studio
+
+    studio = Studio(path.parents[1])
+    studio.answer("/"), studio.answer("/report?run=run")
+    write_report(path.parent)
+
+
+def _comparison(folder: Path) -> Path:
+    from kdbirl.experiments.comparison_directory import ComparisonDirectory
+
+    ComparisonDirectory(folder / "c", "gridworld:2").cells.get({"a": 1}, lambda: {"path": "x", "rows": ["y"]})
+    (folder / "c" / "manifest.json").write_text(json.dumps({"configuration": {"env": "gridworld:2", "out": "c"}}))
+    return folder / "c" / "manifest.json"
+
+
+def _use_comparison(path: Path) -> None:
+    from kdbirl.experiments.comparison_directory import ComparisonDirectory
+
+    ComparisonDirectory(path.parent, "gridworld:2").cells.get({"a": 1}, dict)
+
+
+def _strings(value: object) -> list[tuple[object, ...]]:
+    """The path to each text in nested JSON, to each None, and to a key that nobody knows, in each dictionary."""
+    if isinstance(value, dict):
+        inner = [(key, *path) for key, part in value.items() for path in _strings(part)]
+        return [*inner, ("checkpoint",), ("scheduler",)]
+    if isinstance(value, list):
+        return [(i, *path) for i, part in enumerate(value) for path in _strings(part)]
+    return [()] if isinstance(value, str) or value is None else []
+
+
+def _replaced(value: object, path: tuple[object, ...], new: str) -> object:
+    if not path:
+        return new
+    if isinstance(value, list):
+        return [_replaced(part, path[1:], new) if i == path[0] else part for i, part in enumerate(value)]
+    assert isinstance(value, dict)
+    return value | {path[0]: _replaced(value.get(path[0]), path[1:], new)}
+
+
+def _record_of(path: Path) -> object:
+    if path.suffix == ".npz":
+        with np.load(path) as file:
+            record = file["record"]
+        return json.loads(record.tobytes() if record.dtype == np.uint8 else str(record))
+    if path.suffix == ".nc":
+        with h5py.File(path) as file:
+            texts = {name: value for name, value in file.attrs.items() if isinstance(value, str)}
+        return {name: json.loads(value) for name, value in texts.items() if value[:1] in '{["n'}
+    return json.loads(path.read_text())
+
+
+def _write_record(path: Path, record: object) -> None:
+    text = json.dumps(record)
+    if path.suffix == ".npz":
+        with np.load(path) as file:
+            arrays = {name: file[name] for name in file.files}
+        plain = arrays["record"].dtype == np.uint8
+        arrays["record"] = np.frombuffer(text.encode(), np.uint8) if plain else np.array(text)
+        np.savez(path, **arrays)
+    elif path.suffix == ".nc":
+        assert isinstance(record, dict)
+        with h5py.File(path, "r+") as file:
+            file.attrs.update({name: json.dumps(value) for name, value in record.items()})
+    else:
+        path.write_text(text)
+
+
+ARCHIVES = {  # how one is made and used, and how many of its texts are tried, by the time that it takes
+    "model": (_model, _use_model, 16),
+    "policy": (_policy, kb.load_conditioned, 16),
+    "posterior": (_posterior, _use_posterior, 6),
+    "world": (_world, lambda path: read_world(path).world(), 16),
+    "manifest": (_manifest, _use_manifest, 3),
+    "comparison": (_comparison, _use_comparison, 16),
+}
+
+
+@pytest.mark.parametrize("kind", ARCHIVES)
+def test_no_text_in_an_archive_is_a_place_an_address_or_a_module(tmp_path, monkeypatch, kind):
+    """Each text in turn becomes a path, an address and a module: nothing is written, called or imported."""
+    import socket
+
+    make, use, most = ARCHIVES[kind]
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "here").mkdir()
+    (tmp_path / "evil_module.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path / "here")
+    path = make(tmp_path / "archive")
+    calls: list[object] = []
+    monkeypatch.setattr(socket.socket, "connect", lambda self, address: calls.append(address))
+    good = _record_of(path)
+    use(path)
+    before = {place.relative_to(tmp_path) for place in tmp_path.rglob("*")}
+    evils = (str(tmp_path / "owned" / "x"), "owned", "tcp://127.0.0.1:9", "evil_module:Evil-v0", "evil_module")
+    places = _strings(good)
+    assert len(places) >= 5
+    places = [places[i] for i in np.random.default_rng(0).permutation(len(places))[:most]]
+    for i, place in enumerate(places):
+        _write_record(path, _replaced(good, place, evils[i % len(evils)]))
+        with contextlib.suppress(FileProblem, InputError):
+            use(path)
+    assert {place.relative_to(tmp_path) for place in tmp_path.rglob("*")} == before
+    assert calls == []
+    assert "evil_module" not in sys.modules
+
+
+def test_a_link_in_a_directory_is_no_place_to_write(tmp_path, capfd):
+    """Archives of directories hold links, too: none leads the files that we write out of the directory."""
+    from kdbirl.unfinished import resumable, sole_user
+
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / ".kept.unfinished").write_text("of somebody else")
+    path = _manifest(tmp_path)
+    for name, words in {
+        "diagnosis.unfinished": ["diagnose", str(path.parent)],
+        "anything": ["report", str(path.parent)],
+    }.items():
+        (path.parent / name).symlink_to(elsewhere)
+        assert cli.run(words) == 2
+        assert f"run/{name} is a link to {elsewhere}, where files would be written" in capfd.readouterr().err
+        (path.parent / name).unlink()
+    deeper = tmp_path / "reproduction" / "fig1"
+    deeper.mkdir(parents=True)
+    (deeper / "cells").symlink_to(elsewhere)
+    with pytest.raises(FileProblem, match="fig1/cells is a link to"), sole_user(deeper.parent, below=True):
+        pass
+    (tmp_path / "new.unfinished").symlink_to(elsewhere)
+    with pytest.raises(FileProblem, match=r"new\.unfinished is a link to"), resumable(tmp_path / "new", {}):
+        pass
+    assert [file.name for file in elsewhere.iterdir()] == [".kept.unfinished"]
+
+
+def test_posteriors_of_many_tasks_are_read_from_their_own_file_alone(tmp_path):
+    """The file is opened by h5py itself, which follows links: to a pipe, for ever."""
+    from kdbirl.methods.posteriors_file import StoredPosteriors
+
+    with h5(tmp_path / "p.nc") as file:
+        file.attrs["kdbirl_many_format"] = 1
+        file["rows_of_task"] = np.arange(2)
+        file["record"] = np.frombuffer(zlib.compress(b'{"tasks": {"a": {}}}'), np.uint8)
+        file["reward"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "/a")
+    with pytest.raises(FileProblem, match="it has a link to another file"):
+        StoredPosteriors(tmp_path / "p.nc")
 
 
 # names

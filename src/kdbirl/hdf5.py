@@ -31,7 +31,7 @@ def read_hdf5(path: Path, expected: str, kind: str = "HDF5", arrays_too: bool = 
     size = 0
     try:
         with h5py.File(path, "r") as file:
-            for name, item in _walk(file, h5py):
+            for name, item in _walk(file, h5py, links=arrays_too):
                 attributes[name] = _attributes(item)
                 if isinstance(item, h5py.Dataset) and item.dtype.kind in "biuf":
                     size += _size(item)
@@ -52,8 +52,11 @@ def read_hdf5(path: Path, expected: str, kind: str = "HDF5", arrays_too: bool = 
     return attributes, arrays
 
 
-def _walk(root: Any, h5py: Any) -> Iterator[tuple[str, Any]]:
-    """Every object once, by path; neither soft nor external links, nor data that another file holds."""
+def _walk(root: Any, h5py: Any, links: bool) -> Iterator[tuple[str, Any]]:
+    """Every object once, by path; neither soft nor external links, nor data that another file holds.
+
+    `links=False` refuses links to other files instead of passing them over: whoever opens the file itself follows them.
+    """
     seen: set[Any] = set()
     queue: list[tuple[str, Any]] = [("", root)]
     while queue:
@@ -66,12 +69,11 @@ def _walk(root: Any, h5py: Any) -> Iterator[tuple[str, Any]]:
             raise ValueError("it has too many objects, or too deep ones")
         yield name.lstrip("/"), item
         if isinstance(item, h5py.Group):
-            inside = [inner for inner in item if _is_inside(item, inner, h5py)]
+            kinds = {inner: type(item.get(inner, getlink=True)) for inner in item}
+            if not links and h5py.ExternalLink in kinds.values():
+                raise ValueError("it has a link to another file")
+            inside = [inner for inner, kind in kinds.items() if kind is h5py.HardLink]
             queue += [(f"{name}/{inner}", item[inner]) for inner in reversed(inside)]
-
-
-def _is_inside(group: Any, name: str, h5py: Any) -> bool:
-    return isinstance(group.get(name, getlink=True), h5py.HardLink)
 
 
 def _size(item: Any) -> int:

@@ -62,7 +62,8 @@ def resumable(directory: Path, asked: Mapping[str, Any], tell: Callable[[str], N
 def sole_user(directory: Path, shown: Path | None = None, *, below: bool = False) -> Iterator[None]:
     """Refuse a second process on the same directory. The lock is the kernel's: it ends with the process, however.
 
-    Where a file system has no locks, there is none. below: the subdirectories are this process's alone, too.
+    Where a file system has no locks, there is none. below: the subdirectories are this process's alone, too. A link to
+    another directory in it is refused: a directory may be somebody else's, and does not choose where we write.
     """
     import fcntl  # POSIX
 
@@ -79,11 +80,25 @@ def sole_user(directory: Path, shown: Path | None = None, *, below: bool = False
                     f"{shown or directory} is in use: another process is writing there; wait for it, or choose "
                     "another directory."
                 ) from problem
+        for place, folders, _ in os.walk(directory):
+            for name in folders:
+                refuse_link(Path(place) / name)
+            if not below:
+                break
         for left in list((directory.rglob if below else directory.glob)(".*.unfinished")):
             _remove(left)  # what a killed process was writing
         yield
     finally:
         os.close(handle)
+
+
+def refuse_link(place: Path) -> None:
+    """A directory to write in is a directory itself, not a link that leads out of the one that the user named."""
+    if place.is_symlink():
+        raise FileProblem(
+            f"{place} is a link to {place.resolve()}, where files would be written; remove the link, or move that "
+            "directory here."
+        )
 
 
 @contextmanager
@@ -107,6 +122,7 @@ def request_of(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _make(place: Path, shown: Path) -> None:
+    refuse_link(place)
     try:
         place.mkdir(exist_ok=True)
     except OSError as problem:

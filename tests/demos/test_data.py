@@ -82,6 +82,38 @@ class TestShapes:
         assert Demonstrations([[-0.0]]) == Demonstrations([[0.0]])
 
 
+LARGE = [2**53 + 1, 2**53, 2**63 - 1, 2**63 - 2]
+
+
+class TestLargeNumbers:
+    """Hashes as ids: a float would round them."""
+
+    @pytest.mark.parametrize(
+        "ids", [LARGE, np.array(LARGE), np.array(LARGE, dtype=np.uint64), np.array(LARGE, dtype=object),
+                pd.Series(LARGE, dtype="Int64"), pd.Series(LARGE, dtype="UInt64")],
+    )  # fmt: skip
+    def test_ids_are_whole(self, ids: object) -> None:
+        np.testing.assert_array_equal(Demonstrations(np.zeros((4, 1)), episodes=ids).episodes, LARGE)
+        rewards = {str(name): [float(place)] for place, name in enumerate(LARGE)}
+        bank = TaskBank.from_arrays(states=np.arange(4.0), actions=None, tasks=ids, rewards=rewards)
+        np.testing.assert_array_equal(bank.demonstrations.states[:, 0], np.arange(4))
+        assert bank.names == tuple(rewards)
+
+    @pytest.mark.parametrize("dtype", [None, np.uint64, object])
+    def test_episodes_that_no_int64_holds_are_numbered_like_text(self, dtype: object) -> None:
+        ids = [2**64 - 1, 5, 2**63, 2**64 - 1]
+        ids = ids if dtype is None else np.array(ids, dtype=dtype)
+        np.testing.assert_array_equal(Demonstrations(np.zeros((4, 1)), episodes=ids).episodes, [0, 1, 2, 0])
+        mixed = Demonstrations(np.zeros((3, 1)), episodes=[-1, 2**63, 2**63 + 1])
+        np.testing.assert_array_equal(mixed.episodes, [0, 1, 2])
+
+    def test_codes_that_would_be_rounded_or_wrapped_are_refused(self) -> None:
+        with pytest.raises(InputError, match="row 2 is 18446744073709551615, beyond what an int64 holds; give it as t"):
+            Demonstrations(np.array([0, 2**64 - 1], dtype=np.uint64))
+        with pytest.raises(InputError, match=r"row 1 is 9007199254740992, a float, which is rounded from 2\^53 on"):
+            Demonstrations(np.zeros((2, 1)), episodes=np.array([2.0**53, 1.0]))
+
+
 class TestRefused:
     @pytest.mark.parametrize(
         ("arguments", "message"),

@@ -174,6 +174,23 @@ class TestBank:
             bank(["a-v0", "b-v0"])
 
 
+class TestHostile:
+    @pytest.mark.parametrize("missing", ["observation_space", "action_space"])
+    def test_the_environment_in_the_metadata_is_not_made(self, root: Path, missing: str) -> None:
+        """Without a space Minari makes the environment, and Gymnasium calls any function of any module for that."""
+        made("a-v0")
+        place = root / "a-v0" / "data" / "metadata.json"
+        metadata = json.loads(place.read_text())
+        spec = gym.envs.registration.EnvSpec("Evil-v0", "os:mkdir", kwargs={"path": str(root / "owned")}).to_json()
+        without = {name: value for name, value in metadata.items() if name != missing}
+        for content in ({**without, "env_spec": spec}, {**metadata, missing: 1, "env_spec": "{}"}):
+            place.write_text(json.dumps(content))
+            for source in ("a-v0", root / "a-v0", place.parent):
+                with pytest.raises(FileProblem, match=f"metadata.json has no '{missing}'.*does not choose what is run"):
+                    read_minari(source)
+        assert not (root / "owned").exists()
+
+
 class TestMissing:
     def test_unknown_id(self) -> None:
         made("known-v0")

@@ -275,6 +275,83 @@ class TestOtherColumns:
             assert (np.diff(steps[order][groups == group]) >= 0).all()
 
 
+NEAR = [0, 2**53, 2**53 + 60, 2**62, 2**63 - 30, 2**63, 2**64 - 30, -(2**53) - 60, -(2**63)]  # and some more
+WHOLE = st.builds(lambda base, more: base + more, st.sampled_from(NEAR), st.integers(0, 29))
+INT64 = WHOLE.filter(lambda value: value < 2**63)
+TIMES = (pl.Datetime("ns"), pl.Datetime("us", "UTC"), pl.Datetime("ms"), pl.Duration("ns"))
+STEPS: dict[str, tuple[Any, Any]] = {
+    "int64": (INT64, lambda values: pl.Series(values, dtype=pl.Int64)),
+    "uint64": (WHOLE.filter(lambda value: value >= 0), lambda values: pl.Series(values, dtype=pl.UInt64)),
+    "int128": (WHOLE, lambda values: pl.Series(values, dtype=pl.Int128)),
+    "text": (WHOLE, lambda values: pl.Series([str(value) for value in values])),
+    "text with decimals": (WHOLE, lambda values: pl.Series([f"{value}e-9" for value in values])),
+    "decimal": (WHOLE, lambda values: pl.Series([str(value) for value in values]).cast(pl.Decimal(38, 4))),
+    **{str(kind): (INT64, lambda values, kind=kind: pl.Series(values, dtype=pl.Int64).cast(kind)) for kind in TIMES},
+    "dates": (st.integers(-(2**31), 2**31 - 1), lambda values: pl.Series(values, dtype=pl.Int32).cast(pl.Date)),
+    "floats": (st.floats(-1e300, 1e300), lambda values: pl.Series(values, dtype=pl.Float64)),
+}
+
+
+class TestLargeNumbers:
+    """Times in nanoseconds and hashes as ids: a float would round them."""
+
+    @pytest.mark.parametrize("kind", STEPS)
+    @settings(max_examples=40)
+    @given(st.data())
+    def test_rows_stand_in_the_order_of_their_steps(self, kind: str, data: st.DataObject) -> None:
+        numbers, column = STEPS[kind]
+        steps = data.draw(st.lists(numbers, min_size=1, max_size=12))
+        episodes = data.draw(st.lists(st.integers(0, 1), min_size=len(steps), max_size=len(steps)))
+        frame = pl.DataFrame({"x": np.arange(float(len(steps))), "episode": episodes, "step": column(steps)})
+        found = read_demonstrations(frame, state="x")
+        np.testing.assert_array_equal(found.episodes, episodes)  # every place keeps its episode
+        for episode in (0, 1):
+            own = [row for row in range(len(steps)) if episodes[row] == episode]
+            expected = sorted(own, key=lambda row: steps[row])  # equal steps stay as they stand
+            np.testing.assert_array_equal(found.states[found.episodes == episode, 0], expected)
+
+    def test_steps_of_a_csv_file_are_not_rounded(self, tmp_path: Path) -> None:
+        text = "x,step\n1,9007199254740993\n2,9007199254740992\n3,18446744073709551615\n4,18446744073709551614\n"
+        found = read_demonstrations(written(tmp_path / "a.csv", text), state="x")
+        np.testing.assert_array_equal(found.states[:, 0], [2, 1, 4, 3])
+        seconds = "x;step\n1; 1700000000,000000002\n2;1700000000,000000001\n"
+        found = read_demonstrations(written(tmp_path / "b.csv", seconds), state="x")
+        np.testing.assert_array_equal(found.states[:, 0], [2, 1])
+
+    @pytest.mark.parametrize("dtype", [pl.Int64, pl.Date, pl.Datetime("ns"), pl.Duration])
+    def test_a_missing_step_is_named(self, dtype: Any) -> None:
+        frame = pl.DataFrame({"x": [1.0, 2.0], "step": pl.Series([1, None], dtype=pl.Int64).cast(pl.Int32).cast(dtype)})
+        with pytest.raises(InputError, match="row 2 of the table, column 'step' is missing; every row needs a step"):
+            read_demonstrations(frame, state="x")
+
+    @pytest.mark.parametrize("kind", ["int64", "uint64", "int128", "text"])
+    @settings(max_examples=25)
+    @given(st.data())
+    def test_ids_of_tasks_and_episodes_stay_apart(self, kind: str, data: st.DataObject) -> None:
+        numbers, column = STEPS[kind]
+        ids = data.draw(st.lists(numbers, min_size=2, max_size=6, unique=True))
+        rows = data.draw(st.permutations([*ids, *ids]))
+        frame = pl.DataFrame({"x": np.arange(float(len(rows))), "task": column(rows), "episode": column(rows)})
+        rewards = {str(value): [float(place)] for place, value in enumerate(ids)}
+        found = read_task_bank(frame, rewards=rewards, state="x")
+        expected = sorted(range(len(rows)), key=lambda row: ids.index(rows[row]))
+        np.testing.assert_array_equal(found.demonstrations.states[:, 0], expected)
+        np.testing.assert_array_equal(found.tasks, np.repeat(np.arange(len(ids)), 2))
+        assert found.demonstrations.n_episodes == len(ids)
+        if kind == "int64":
+            np.testing.assert_array_equal(found.demonstrations.episodes, np.repeat(ids, 2))
+
+    def test_floats_that_no_integer_holds_are_labels_too(self) -> None:
+        rewards = pl.DataFrame({"task": [1e20, 1e300, 2.0], "w": [0.0, 1.0, 2.0]})
+        assert bank(ROWS.with_columns(task=pl.Series([1e300, 1e20, 2.0, 2.0])), rewards).n_tasks == 3
+        assert bank(ROWS.with_columns(task=pl.Series([1e20] * 4)), rewards.head(1)).names == (str(10**20),)
+
+    def test_discrete_codes_that_would_be_rounded_are_refused(self) -> None:
+        frame = ROWS.with_columns(action=pl.Series([2**53 + 1, 2**53, 0, 1]))
+        with pytest.raises(InputError, match=r"row 1 .*'action' is 9007199254740993; discrete actions are told apart"):
+            read(frame)
+
+
 class TestSources:
     def test_all_sources_agree(self, tmp_path: Path) -> None:
         ROWS.write_parquet(tmp_path / "rows.parquet")
@@ -282,7 +359,6 @@ class TestSources:
         expected = read(ROWS)
         for source in (tmp_path / "rows.parquet", str(tmp_path / "rows.csv"), ROWS.to_pandas(), ROWS.lazy()):
             assert read(source) == expected
-        assert Demonstrations.from_frame(ROWS, state=["x", "y"], action="action") == expected
 
     def test_directories_globs_and_lists_are_joined_in_order_of_name(self, tmp_path: Path) -> None:
         ROWS[2:].write_parquet(tmp_path / "part-1.parquet")
@@ -489,7 +565,6 @@ class TestTaskBank:
         assert bank(tmp_path / "rows.parquet", tmp_path / "rewards.csv") == bank()
         assert bank(ROWS.to_pandas(), REWARDS.to_pandas()) == bank()
         assert bank(rewards={"a": [1, 0], "b": [0, -1]}, reward=["goal", "cost"]) == bank()
-        assert TaskBank.from_frames(ROWS, REWARDS, state=["x", "y"], action="action") == bank()
 
     def test_reward_columns_and_task_column(self) -> None:
         data = bank(reward="cost")

@@ -7,6 +7,7 @@ import kdbirl as kb
 from kdbirl.envs.simulator import TabularSimulator
 from kdbirl.errors import InputError
 from kdbirl.planners import simulated_episodes
+from kdbirl.random_streams import stream
 
 from ..envs.cartpole import CartPole
 from ..planners.untrained import untrained
@@ -20,7 +21,7 @@ def test_each_task_is_a_rollout_of_its_own_policy(monkeypatch):
     monkeypatch.setattr(simulated_episodes, "TOGETHER", 8)
     policies = untrained(CART)
     bank = kb.make_bank(CART, REWARDS, episodes=3, horizon=12, seed=4, planner=policies)
-    seeds = np.random.SeedSequence(4).generate_state(5)
+    seeds = stream(4, "training tasks").generate_state(5, np.uint64)
     assert bank.reward_names == CART.feature_names
     assert bank.demonstrations.state_names == CART.observation_names
     np.testing.assert_array_equal(bank.rewards, REWARDS)

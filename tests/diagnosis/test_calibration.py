@@ -117,6 +117,31 @@ def test_points_too_coarse_for_the_posterior_do_not_hide_it():
     assert found.effective_draws == pytest.approx(1)
 
 
+@pytest.mark.parametrize("sd", [0.3, 0.03, 0.001])
+def test_the_truth_among_the_points_keeps_narrow_posteriors_calibrated(sd: float):
+    """Exact posteriors down to a fortieth of the points' distance: judged by the points alone, none holds the truth."""
+    rng = np.random.default_rng(3)
+    truths = rng.uniform(-2, 2, (TASKS, 1))
+    seen, points = truths + sd * rng.normal(size=truths.shape), np.linspace(-2, 2, 101)[:, None]
+    logs, own = (-((at - seen) ** 2) / (2 * sd**2) for at in (points.T, truths))
+    found = calibrate_weighted(truths, points, logs, log_weights_of_truths=own[:, 0])
+    # four standard errors of 400 tasks at 50 %: a false failure in one of 4,000 comparisons
+    assert found.pooled == pytest.approx(found.levels, abs=0.1)
+    assert found.z_spread.max() < 1.2
+    if sd == 0.001:
+        assert calibrate_weighted(truths, points, logs).pooled.max() < 0.1
+
+
+def test_a_posterior_without_width_fits_the_table():
+    """One point with all the weight has no sd: the z-score says so within its column."""
+    logs = np.where(np.arange(11) == 0, 0.0, -1e4) * np.ones((40, 1))
+    far = np.full(40, -1e4)
+    found = calibrate_weighted(np.full((40, 1), 0.8), np.linspace(0, 1, 11)[:, None], logs, log_weights_of_truths=far)
+    assert found.z_spread == pytest.approx([999.0])
+    assert "over 100 times its own sd" in found.sentence
+    assert max(map(len, found.describe())) <= 80
+
+
 def test_ranks_against_counting():
     """The rank formula in its plain form: (count below + U (1 + count equal)) / (draws + 1)."""
     draws = np.array([[[0.0], [1.0], [1.0], [2.0]]])

@@ -1,6 +1,7 @@
 """The uninformed subspace is exact, is named in the user's words, and is where the posterior keeps the prior."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from scipy import stats
 import kdbirl as kb
 from kdbirl.diagnosis.identifiability import Identifiability, contraction, identify, principal_contractions
 from kdbirl.diagnosis.scale import scale_and_direction
+from kdbirl.diagnosis.wording import axis_in_words, direction_in_words
 from kdbirl.errors import InputError
 from kdbirl.likelihood.ckde import CKDE
 from kdbirl.likelihood.kernels import as_kernel, on_columns
@@ -272,6 +274,50 @@ def test_size_and_direction_are_reported_apart():
     json.dumps(found.to_dict())
     with pytest.raises(InputError, match="no direction"):
         scale_and_direction(np.zeros((3, 2)), ("x", "y"))
+
+
+def printed_signs(sentence: str, names: tuple[str, ...]) -> dict[str, int]:
+    """The sign of each parameter in "... degrees of - 0.1 a + b; size ..."."""
+    words = sentence.split(" degrees")[1].split(" of ", 1)[1].split("; size")[0]
+    for tag in (" (their sum)", " (their difference)", " (nearly alone)"):
+        words = words.removesuffix(tag)
+    signs, sign = {}, 1
+    for word in re.sub(r" and \d+ smaller terms$", "", words).split():
+        if word in names:
+            signs[word] = sign
+        elif word in "+-":
+            sign = 1 if word == "+" else -1
+    return signs
+
+
+@pytest.mark.parametrize("q", [1, 2, 3, 7])
+def test_a_direction_is_told_with_the_signs_of_the_posterior_mean(q):
+    """Random posteriors, among them some that are nearly or exactly along one parameter, or even in all of them."""
+    rng, names = np.random.default_rng(7), tuple(f"r{j}" for j in range(q))
+    for case in range(60):
+        mean = rng.normal(size=q) * 10.0 ** rng.integers(-4 if case % 3 else 0, 1, q)
+        if q <= 4 and case % 5 == 0:
+            mean = np.sign(mean)
+        noise = rng.normal(size=(50, q)) * rng.choice([0.0, 0.1, 2.0])
+        draws = mean + noise * rng.lognormal(0, 1, (50, 1))
+        signs = printed_signs(scale_and_direction(draws, names).sentence, names)
+        assert signs
+        for name, sign in signs.items():
+            assert sign == np.sign(draws[:, names.index(name)].mean()), (case, draws.mean(axis=0), signs)
+
+
+def test_words_of_directions_and_of_axes():
+    names = ("safety", "speed", "c", "d", "e")
+    assert direction_in_words(np.array([-1.0, 0.1]), names) == "- safety + 0.1 speed"
+    assert axis_in_words(np.array([-1.0, 0.1]), names) == "safety - 0.1 speed"
+    assert direction_in_words(np.array([-2.0]), names) == "- safety"
+    assert axis_in_words(np.array([-2.0]), names) == "safety"
+    assert direction_in_words(np.array([1e-3, -1.0]), names) == "- speed (nearly alone)"
+    assert direction_in_words(-np.ones(5), names) == "minus the sum of safety, speed, c, d and e"
+    assert (
+        direction_in_words(np.array([-1.0, 1, 1, 1, 1]), names) == "the sum of speed, c, d and e minus that of safety"
+    )
+    assert axis_in_words(np.array([-1.0, 1]), names) == "safety - speed (their difference)"
 
 
 def test_plain_values_and_refusals():

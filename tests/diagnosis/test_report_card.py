@@ -1,17 +1,24 @@
 """Every amber and red of the report card appears for a reason that is really there, and goes away with it."""
 
 import json
+import re
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 
 import kdbirl as kb
-from kdbirl.diagnosis.calibration import calibrate, calibrate_weighted
+from kdbirl.diagnosis.calibration import FEWEST_POINTS, Calibration, calibrate, calibrate_weighted
 from kdbirl.diagnosis.identifiability import identify, principal_contractions
-from kdbirl.diagnosis.report_card import HOW_TO, card
+from kdbirl.diagnosis.report_card import HOW_TO, InUse, card
 from kdbirl.diagnosis.sensitivity import Change, sensitivity
 from kdbirl.diagnosis.support import assess_support
+from kdbirl.methods.log_priors import log_priors
 from kdbirl.posterior.convergence import assess
+from kdbirl.posterior.sampler import NoLikelihood
+from kdbirl.posterior.target import Target
+from kdbirl.precision import float64
 from kdbirl.report.card_text import card_text
 
 from .conjugate import normal_posteriors
@@ -86,6 +93,48 @@ def test_identifiability_amber_comes_and_goes():
     assert "repeats the prior" in sentence
     assert "task" in sentence.split("nothing new")[1]
     assert card(identifiability=identified(np.concatenate([line, [[0.0, 1.0]]]))[1])["identifiability"][0] == "green"
+
+
+@pytest.mark.parametrize(
+    ("prior", "at", "words"),
+    [
+        (kb.Uniform(0, 1), 1.0, "fell by"),  # the sum is near 2: only the corner is left of the box
+        (kb.Uniform(0, 1), 0.5, "rose by"),  # the sum is near 1, where the box is widest
+        (kb.Laplace(0, 0.4), 1.0, "grew to"),
+        (kb.Normal(0, [1, 0.5]), 0.6, "fell by"),
+    ],
+)
+def test_what_the_priors_shape_alone_moves_is_told_with_its_size(prior: kb.Uniform, at: float, words: str):
+    """Tasks on r0 = r1 inform the sum. The difference moves all the same, as far as a sum over a fine grid says."""
+    line = np.repeat(np.linspace(0.0, 1.0, 7)[:, None], 2, axis=1)
+    fitted = model_of(bank_of(line, rows=40), prior=prior, bandwidth=(0.3, 0.15))
+    posterior = fitted.posterior(expert_at(np.full(2, at), rows=60))
+    colour, sentence = posterior.cards["identifiability"]
+    assert colour == "amber"
+    assert "repeats the prior" not in sentence
+    assert "tells nothing new" not in sentence
+    told = re.search(rf"shape alone, the variance of r0 - r1 \(their difference\) {words} ([0-9.]+)", sentence)
+    assert told is not None, sentence
+
+    low, high = fitted.prior.for_parameters(2).box
+    points = np.stack(np.meshgrid(*np.linspace(low, high, 402)[1:-1].T), axis=-1).reshape(-1, 2)
+    logs = float64(log_priors)(Target.build(fitted.prior.for_parameters(2), NoLikelihood()), points)
+    spreads = []
+    for power in (0.0, posterior.power):
+        values = logs + power * fitted.log_likelihood(expert_at(np.full(2, at), rows=60), points)
+        weights = np.exp(values - values.max())
+        spreads.append(np.cov(points[:, 0] - points[:, 1], aweights=weights).item())
+    ratio = spreads[1] / spreads[0]
+    seen = {"fell by": 1 - float(told[1]) / 100, "rose by": 1 + float(told[1]) / 100, "grew to": float(told[1])}[words]
+    assert seen == pytest.approx(ratio, rel=0.12)  # variances of 4,000 draws each; 5 standard errors, 8 % for Laplace
+
+
+def test_an_uninformed_direction_that_the_prior_does_not_tie_is_said_to_repeat_it():
+    line = np.repeat(np.linspace(0.0, 1.0, 7)[:, None], 2, axis=1)
+    fitted = model_of(bank_of(line, rows=40), prior=kb.Normal(0, 1), bandwidth=(0.3, 0.15))
+    sentence = fitted.posterior(expert_at(np.ones(2), rows=60)).cards["identifiability"][1]
+    assert "repeats the prior" in sentence
+    assert "shape alone" not in sentence
 
 
 def test_a_direction_that_the_demonstrations_do_not_narrow_is_amber():
@@ -187,18 +236,94 @@ def test_calibration_amber_comes_and_goes(factor: float, tasks: int, shift: floa
     assert calibrated(1.0, 400)[0] == "green"
 
 
-def test_calibration_on_too_few_points_is_amber():
-    truths, _, means, sd = normal_posteriors(100, 2, q=1)
+def on_points(size: int, power: float, noise: float = 0.1, with_truths: bool = True) -> Calibration:
+    """N(0, 1) rewards, a normal likelihood to a power (1 is exact), and points from the prior, for 400 tasks."""
+    truths, _, means, sd = normal_posteriors(400, 2, q=1, seed=3, noise=noise)
+    observed = means * noise**2 / sd**2
+    points = np.random.default_rng(7).normal(size=(size, 1))
+    logs, own = (-power * (at - observed) ** 2 / (2 * noise**2) for at in (points.T, truths))
+    return calibrate_weighted(truths, points, logs, log_weights_of_truths=own[:, 0] if with_truths else None)
 
-    def graded(size: int) -> tuple[str, str]:
-        points = np.linspace(-4, 4, size)[:, None]
-        logs = -((points.T - means) ** 2) / (2 * sd**2)
-        return card(calibration=calibrate_weighted(truths, points, logs))["calibration"]
 
-    colour, sentence = graded(12)
-    assert colour == "amber"
-    assert "too few points" in sentence
-    assert graded(400)[0] == "green"
+@pytest.mark.parametrize("noise", [0.7, 0.1, 0.02])
+def test_too_few_points_do_not_hide_over_confidence(noise: float):
+    """Posteriors four times too narrow have few points because they are too narrow."""
+    found = on_points(200, power=16, noise=noise)
+    assert found.effective_draws < FEWEST_POINTS
+    colour, sentence = card(calibration=found)["calibration"]
+    assert colour == "red"
+    assert f"held the truth in {100 * found.headline[1]:.0f} % of cases" in sentence
+
+
+@pytest.mark.parametrize("size", [200, 2000])  # all tasks share the points: fewer would be a thing of their own
+@pytest.mark.parametrize("noise", [0.7, 0.1, 0.02])
+def test_too_few_points_are_no_false_alarm(size: int, noise: float):
+    """Where the truth is one of the points ranks are uniform, however few points the posterior rests on."""
+    found = on_points(size, power=1, noise=noise)
+    assert found.pooled == pytest.approx(found.levels, abs=0.1)  # four standard errors of 400 tasks at 50 %
+    colour, sentence = card(calibration=found)["calibration"]
+    if found.effective_draws >= FEWEST_POINTS:
+        assert colour == "green"
+    else:
+        assert colour == "amber"
+        assert "few points" in sentence
+        assert f"held the truth in {100 * found.headline[1]:.0f} % of cases" in sentence
+
+
+@pytest.mark.parametrize("rule", ["silverman", "scott", "cv", (0.02, 0.01)])
+def test_bandwidths_that_are_far_too_narrow_are_red_with_many_rows(rule):
+    """n = 200: with 1600 points for the prior the posteriors of most left-out tasks rest on fewer than five of them."""
+    model = model_of(bank_of(scattered(30), rows=300), bandwidth=rule)
+    found = model.calibration(200)
+    colour, sentence = card(calibration=found)["calibration"]
+    assert colour == "red"
+    assert "over-confident" in sentence
+    assert "--bandwidth loto" in sentence
+    assert found.headline[1] < 0.75
+
+
+RULES = ("loto", "paper", "silverman", "scott", "median", "cv", "given")
+
+
+@cache
+def verdicts() -> dict[str, dict[str, Any]]:
+    """What a card can be made of, so that every sentence with advice about a bandwidth or the power occurs."""
+    truths, draws, means, _ = normal_posteriors(400, 99)
+    narrowed = {
+        factor: calibrate(truths, means[:, None] + factor * (draws - means[:, None])) for factor in (0.5, 0.8, 2.0)
+    }
+    one = [Change(h=3.0)]
+    return {
+        "red": {"calibration": narrowed[0.5]},
+        "amber": {"calibration": narrowed[0.8]},
+        "wide": {"calibration": narrowed[2.0]},
+        "few points": {"calibration": on_points(200, 1.0)},
+        "bandwidth decides": {"sensitivity": sensitivity(lambda c: normal_draws([c.h], [1.0]), changes=one)},
+    }
+
+
+@pytest.mark.parametrize("verdict", list(verdicts()))
+@pytest.mark.parametrize("power", [1.0, 0.25])
+@pytest.mark.parametrize("possible", [True, False])
+@pytest.mark.parametrize("searched", [True, False])
+@pytest.mark.parametrize("rule", RULES)
+def test_no_advice_names_what_is_in_use(rule: str, searched: bool, possible: bool, power: float, verdict: str):
+    used = InUse(rule, power, searched and rule == "loto", possible or rule == "loto")
+    (part,) = verdicts()[verdict]
+    sentence = card(**verdicts()[verdict], in_use=used)[part][1]
+    assert rule not in re.findall(r"bandwidth='?(\w+)|--bandwidth (\w+)", sentence)
+    powers = [float(found) for found in re.findall(r"power[= ](\d[\d.]*\d|\d)", sentence)]
+    assert power not in powers
+    if rule == "loto":
+        assert "loto" not in sentence
+    elif possible:
+        assert "bandwidth='loto' (--bandwidth loto)" in sentence
+    else:
+        assert "loto" not in sentence  # held-out tasks cannot choose
+    if used.searched:
+        assert "leave power out" not in sentence
+    # whatever is advised has its option of the API and of the command line
+    assert len(re.findall(r"power=", sentence)) == len(re.findall(r"--power \d", sentence))
 
 
 # sensitivity --------------------------------------------------------------------------------------

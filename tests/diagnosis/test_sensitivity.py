@@ -1,14 +1,20 @@
 """Sensitivity: shifts and ratios of a toy whose posteriors are known, real refits, and priors made wider."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 
 import kdbirl as kb
-from kdbirl.diagnosis.sensitivity import Change, one_at_a_time, sensitivity, widened
+from kdbirl.diagnosis.report_card import card
+from kdbirl.diagnosis.sensitivity import Change, one_at_a_time, sensitivity
 from kdbirl.errors import InputError
+from kdbirl.methods.log_priors import log_priors
 from kdbirl.posterior.priors import Beta, Laplace, Normal, Prior, TruncatedNormal, Uniform
+from kdbirl.posterior.sampler import NoLikelihood
+from kdbirl.posterior.target import Target
+from kdbirl.precision import float64
 from kdbirl.report.calibration_plots import plot_sensitivity
 
 from .models import bank_of, expert_at, model_of, normal_draws
@@ -66,7 +72,7 @@ def test_real_refits():
 
     def build(change: Change):
         choices = {"bandwidth": (0.3 * change.h, 0.2 * change.h_reward), "power": change.power}
-        return model_of(bank, prior=widened(fitted.prior, change.prior), **choices).posterior(expert)
+        return model_of(bank, prior=fitted.prior.widened(change.prior), **choices).posterior(expert)
 
     found = sensitivity(build, fitted=fitted.posterior(expert), changes=[Change(prior=2), Change(h_reward=1.1)])
     assert found.ratio[0, 1] == pytest.approx(2, rel=0.1)
@@ -76,32 +82,108 @@ def test_real_refits():
     assert found.largest_ratio[:2] == ("prior width x 2", bank.reward_names[1])
 
 
+def exponential(rng: np.random.Generator, n: int) -> np.ndarray:
+    return rng.exponential(0.3, (n, 2))
+
+
 @pytest.mark.parametrize(
-    ("prior", "bounded"),
+    "prior",
     [
-        (Uniform(0.0, 1.0), False),
-        (Normal(0.3, 0.5), False),
-        (Laplace(-1.0, 0.2), False),
-        (TruncatedNormal(0.2, 0.05, -1.0, 1.0), True),
-        (Beta(20.0, 10.0), True),
-        (kb.Product([Normal(0, 1), Uniform(-1, 1)]), False),
+        Uniform(0.0, [1.0, 3.0]),
+        Normal(0.3, 0.5),
+        Laplace(-1.0, 0.2),
+        TruncatedNormal(0.2, [0.05, 5], -1.0, 1.0),
+        TruncatedNormal(0.2, 1.0, 0.0, np.inf),
+        Beta(2.0, 10.0, -1.0, 2.0),
+        kb.Product([Normal(0, 1), Uniform(-1, 1)]),
+        kb.Product.by_name({"a": Normal(0, 1)}, otherwise=Laplace(0, 1)),
     ],
 )
 @pytest.mark.parametrize("factor", [0.5, 2.0])
-def test_a_widened_prior_keeps_its_centre(prior: Prior, bounded: bool, factor: float):
-    before, after = (
-        p.for_parameters(2, ("a", "b")).sample(np.random.default_rng(0), 40000) for p in (prior, widened(prior, factor))
+def test_a_widened_prior_is_the_density_stretched_about_its_median(prior: Prior, factor: float):
+    """All that samplers ask of it: draws, density, support, box, quantiles, and whether it is normal."""
+    before, after = prior.for_parameters(2, ("a", "b")), prior.widened(factor).for_parameters(2, ("a", "b"))
+    centre, levels = before.quantiles(np.full((1, 2), 0.5))[0], np.random.default_rng(1).uniform(size=(5, 2))
+    for then, now in [
+        (before.sample(np.random.default_rng(0), 50), after.sample(np.random.default_rng(0), 50)),
+        (before.quantiles(levels), after.quantiles(levels)),
+        (before.support, after.support),
+        (before.box, after.box),
+    ]:
+        np.testing.assert_allclose(now, stretched(then, centre, factor), rtol=1e-7, atol=1e-9)
+    at = before.quantiles(levels)
+    densities = densities_of(before, at) - 2 * np.log(factor), densities_of(after, stretched(at, centre, factor))
+    np.testing.assert_allclose(densities[1], densities[0], atol=1e-7)
+    assert (before.normal is None) == (after.normal is None)
+
+
+def test_a_users_density_is_widened_too():
+    prior = kb.CustomPrior(lambda reward: -reward.sum() / 0.3, low=0, high=np.inf, sampler=exponential).for_parameters(
+        2
     )
-    assert after.std(axis=0) == pytest.approx(factor * before.std(axis=0), rel=0.03)
-    assert after.mean(axis=0) == pytest.approx(before.mean(axis=0), abs=0.05 * before.std())
-    if bounded:
-        assert widened(prior, factor).for_parameters(1).support == prior.for_parameters(1).support
+    after, at = prior.widened(2.0), np.array([[0.1, 0.5], [0.2, 3.0]])
+    centre = np.median(exponential(np.random.default_rng(0), 4000), axis=0)  # of the draws that `widened` takes
+    np.testing.assert_allclose(centre, 0.3 * np.log(2), atol=0.03)
+    np.testing.assert_allclose(after.support, stretched(prior.support, centre, 2.0))
+    draws = [p.sample(np.random.default_rng(5), 50) for p in (prior, after)]
+    np.testing.assert_allclose(draws[1], stretched(draws[0], centre, 2.0))
+    np.testing.assert_allclose(densities_of(after, stretched(at, centre, 2.0)), densities_of(prior, at), atol=1e-12)
+    assert np.isneginf(densities_of(after, after.support[0][None] - 0.01)).all()
 
 
-def test_a_prior_without_a_width_says_so():
-    custom = kb.CustomPrior(lambda reward: -(reward**2).sum(), low=-1, high=1)
-    with pytest.raises(InputError, match="no width"):
-        widened(custom, 2.0)
+@float64
+def densities_of(prior: Prior, rewards: np.ndarray) -> np.ndarray:
+    return log_priors(Target.build(prior, NoLikelihood()), rewards)
+
+
+def stretched(values: np.ndarray, centre: np.ndarray, factor: float) -> np.ndarray:
+    return centre + factor * (np.asarray(values) - centre)
+
+
+def bell(reward):
+    return -(((reward - 0.5) / 0.3) ** 2).sum() / 2
+
+
+EQUAL = {
+    "flat": {
+        "uniform": Uniform(0, 1),
+        "beta": Beta(1, 1),
+        "truncated": TruncatedNormal(0.5, 50, 0, 1),
+        "product": kb.Product([Uniform(0, 1), Beta(1, 1)]),
+        "custom": kb.CustomPrior(lambda reward: 0.0 * reward.sum(), 0, 1, lambda rng, n: rng.uniform(size=(n, 2))),
+    },
+    "bell": {
+        "normal": Normal(0.5, 0.3),
+        "product": kb.Product([Normal(0.5, 0.3)] * 2),
+        "truncated": kb.Product([Normal(0.5, 0.3), TruncatedNormal(0.5, 0.3, -np.inf, np.inf)]),
+        "custom": kb.CustomPrior(bell, -np.inf, np.inf, lambda rng, n: rng.normal(0.5, 0.3, (n, 2))),
+    },
+}
+
+
+def changed(model: kb.KDBIRL, posterior: kb.Posterior, expert: kb.Demonstrations, change: Change) -> kb.Posterior:
+    return model._changed(posterior, change).posterior(expert)
+
+
+@pytest.mark.parametrize("density", EQUAL)
+def test_equal_priors_get_equal_verdicts(density: str):
+    """Of 4,000 exact draws a mean is known to 1/63 sd, a ratio of sds to 1/63: 0.13 is over five standard errors of the
+    difference of two shifts; a custom prior's median adds 0.03."""
+    rewards = np.stack([np.linspace(0.1, 0.9, 9), np.full(9, 0.5)], axis=1)  # the second parameter keeps its prior
+    bank, expert = bank_of(rewards, rows=60), expert_at(np.array([0.3, 0.5]), rows=60)
+    changes, found = [Change(prior=0.5), Change(prior=2)], {}
+    for name, prior in EQUAL[density].items():
+        model = model_of(bank, bandwidth=(0.3, 0.2), prior=prior, sampler=kb.Grid(draws=1000))
+        posterior = model.posterior(expert)
+        build = partial(changed, model, posterior, expert)
+        found[name] = sensitivity(build, posterior, changes)
+    first = next(iter(found.values()))
+    assert first.ratio[:, 1] == pytest.approx([0.5, 2], rel=0.1)
+    for name, each in found.items():
+        assert not each.skipped, name
+        assert each.shift == pytest.approx(first.shift, abs=0.15), name
+        assert each.ratio == pytest.approx(first.ratio, rel=0.15), name
+        assert card(sensitivity=each)["sensitivity"][0] == card(sensitivity=first)["sensitivity"][0] == "amber", name
 
 
 def test_changes_are_positive_factors():

@@ -5,7 +5,7 @@ import pytest
 
 import kdbirl as kb
 from kdbirl.diagnosis.held_out import HeldOutTasks
-from kdbirl.diagnosis.study_plan import PlannedSize, StudyPlan, plan_study
+from kdbirl.diagnosis.study_plan import PlannedSize, StudyPlan, plan_study, planned_sizes
 from kdbirl.errors import InputError
 
 from .test_loto import shifted_normals
@@ -53,7 +53,7 @@ def sizes(scores, tasks, rows):
     [
         ((0.3, 1.1), (0.8, 1.1), "more training tasks would help most"),
         ((1.0, 0.9), (0.3, 0.9), "more demonstrations of the new task would help most"),
-        ((0.9, 1.0), (1.0, 1.0), "+0.10 +- 0.14 for training tasks, +0.00 +- 0.14 for demonstrations"),
+        ((0.9, 1.0), (1.0, 1.0), "+0.10 +- 0.14 (8 to 16) for training tasks, +0.00 +- 0.14 (25 to 50) for demonst"),
         ((0.9, 1.0), (1.0, 1.0), "neither is clearly worth more than its error"),
     ],
 )
@@ -65,3 +65,42 @@ def test_the_sentence_names_what_helped(by_tasks, by_rows, advice):
 def test_three_tasks_are_too_few_for_a_plan():
     with pytest.raises(InputError, match="at least 4 training tasks"):
         plan_of(shifted_normals(tasks=3), 10)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 7, 12, 20, 21, 50])
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 20, 22, 1000])
+def test_half_of_the_largest_size_is_always_measured(n: int, most: int):
+    for others in (3, 4, 5, 8, 9, 16, 39):
+        counts, rows = planned_sizes(others, n, most)
+        assert rows[-1] == min(4 * n, most)
+        assert {(rows[-1] + 1) // 2, min(n, most)} <= set(rows)
+        assert counts[-1] == others
+        assert (others + 1) // 2 in counts or (others + 1) // 2 < 3
+        assert min(counts) >= 3
+        assert min(rows) >= 1
+
+
+def test_the_last_doubling_compares_the_most_rows_with_half_of_them():
+    """Two episodes of 3 rows and an expert of 5: 5 and 6 rows are both measured, but 6 is no doubling of 5."""
+    plan = plan_of(shifted_normals(tasks=6, episodes=2, steps=3), 5)
+    rows = [size.rows for size in plan.by_rows]
+    assert rows == [2, 3, 5, 6]
+    gain = plan.by_rows[-1].score - plan.by_rows[1].score
+    assert f"{gain:+.2f} +- " in plan.sentence
+    assert "(3 to 6) for demonstrations of the new task" in plan.sentence
+    assert "(3 to 5) for training tasks" in plan.sentence  # five others: three are half of them, rounded up
+
+
+def test_what_cannot_be_halved_is_not_called_a_doubling():
+    plan = plan_of(shifted_normals(tasks=5, episodes=1, steps=1), 1)
+    assert [size.rows for size in plan.by_rows] == [1]
+    assert [(size.tasks, size.measured) for size in plan.by_tasks] == [(4, True)]  # nothing to extrapolate from, either
+    assert plan.sentence == ("Too few to halve, so not measured: training tasks and demonstrations of the new task.")
+    assert all(len(line) <= 80 for line in plan.describe()[2:])
+
+
+def test_a_gain_beside_something_unmeasured_is_not_called_the_most():
+    plan = StudyPlan(sizes((0.3,), (4,), (50,)), sizes((0.3, 0.9), (4, 4), (25, 50)))
+    assert (
+        "more demonstrations of the new task would help. Too few to halve, so not measured: training" in plan.sentence
+    )

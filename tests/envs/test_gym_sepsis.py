@@ -16,6 +16,8 @@ from kdbirl.envs.sepsis_covariates import COLUMN, COVARIATES
 from kdbirl.envs.simulator import Simulator
 from kdbirl.errors import FileProblem, InputError, KDBIRLWarning
 
+from .worlds import check_random_actions
+
 SIZES = dict(zip(FILES, ((47, 46), (48, 2), (48, 2)), strict=True))
 N = 5
 
@@ -307,3 +309,7 @@ def test_the_real_files():
     assert np.isfinite(np.asarray(outcome.observation)).all()
     assert ends[0] < 0.1
     assert ends[-1] > 0.9
+
+
+def test_the_random_agent_and_the_world_share_no_numbers(directory):
+    assert check_random_actions(GymSepsis(directory)) > 100

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
+from scipy import stats
 
 from kdbirl.envs.patient_environment import PatientEnvironment
 from kdbirl.envs.sepsis import SepsisSim
@@ -23,6 +24,7 @@ from kdbirl.envs.sepsis_covariates import (
     VASOPRESSOR_CUTS,
     VASOPRESSOR_DOSES,
 )
+from kdbirl.envs.sepsis_patients import admitted
 from kdbirl.envs.simulator import Simulator
 from kdbirl.errors import InputError
 
@@ -118,6 +120,51 @@ def test_the_first_medians_are_inside_the_published_quartiles():
     np.testing.assert_array_equal(np.asarray(seen)[:, 30:34].sum(axis=1), 1)
 
 
+# What physiology or a person's age and sex links; whatever is in no group together is drawn independently.
+LINKED = (
+    ("frailty", "age", "Elixhauser"),
+    ("man", "height", "weight"),
+    ("white", "black", "hispanic", "other race"),
+    ("infection", "inflammation", "lactate", *(f"damage {i}" for i in range(5))),
+)
+
+
+def drawn_quantities(n):
+    """Everything that is drawn of n patients, by name."""
+    patient, body, errors = admitted(jax.random.key(2), n)
+    personal = ("age", "man", "white", "black", "hispanic", "other race", "height", "weight", "Elixhauser", "culture")
+    found = dict(zip(personal, np.asarray(patient.personal).T, strict=True))
+    parts = patient._asdict() | {f"body {name}": value for name, value in body._asdict().items()} | {"error": errors}
+    for name, value in parts.items():
+        columns, label = np.asarray(value), name.removeprefix("body ")
+        if name != "personal":
+            found |= {label: columns} if columns.ndim == 1 else {f"{label} {i}": c for i, c in enumerate(columns.T)}
+    return {name: value for name, value in found.items() if value.std() > 0 and name != "vent"}  # which is worked out
+
+
+def test_what_shares_no_physiology_is_drawn_independently():
+    """Rank correlations of every pair, of all patients and of each sex, within the bound that the largest of so many
+    independent ones passes once in a million."""
+    drawn = drawn_quantities(20_000)
+    names, table = list(drawn), np.stack(list(drawn.values()))
+    apart = np.triu(~np.eye(len(names), dtype=bool))
+    for group in LINKED:
+        places = [names.index(name) for name in group]
+        apart[np.ix_(places, places)] = False
+    assert apart.sum() > 2000
+    for some in (np.ones(table.shape[1], bool), drawn["man"] == 1, drawn["man"] == 0):
+        varying = table[:, some].std(axis=1) > 0
+        own = apart & varying[:, None] & varying[None]
+        if not varying.all():  # within a sex, height and weight have nothing in common
+            own[names.index("height"), names.index("weight")] = True
+        found = np.corrcoef(stats.rankdata(table[:, some], axis=1)[varying])
+        full = np.zeros(own.shape)
+        full[np.ix_(varying, varying)] = found
+        bound = stats.norm.isf(1e-6 / 3 / 2 / own.sum()) / np.sqrt(some.sum())
+        wrong = {(names[i], names[j]): full[i, j] for i, j in np.argwhere(own & (np.abs(full) > bound))}
+        assert wrong == {}
+
+
 def test_the_clinicians_mortality_and_length_of_stay(course, mortality):
     assert 0.14 <= mortality[CLINICIAN] <= 0.22
     assert course["there"].sum(axis=0)[CLINICIAN].mean() == pytest.approx(11, abs=1)
@@ -143,8 +190,8 @@ def test_actions_explain_a_twentieth_of_the_next_state():
     simulator = SepsisSim(memory=False)
     state, _ = simulator.reset(jax.random.key(0), N)
     for number in range(4):
-        action = jax.random.randint(jax.random.key(number), (N,), 0, 24)
-        state = simulator.step(state, action, jax.random.key(number)).state
+        choose, on = jax.random.split(jax.random.key(100 + number))
+        state = simulator.step(state, jax.random.randint(choose, (N,), 0, 24), on).state
     after = np.array([simulator.step(state, jnp.full(N, a), jax.random.key(9)).observation for a in range(24)])
     whole = after.reshape(-1, len(COVARIATES)).var(axis=0)
     share = after.var(axis=0).mean(axis=0) / whole
@@ -253,7 +300,7 @@ def test_sampled_stays_end_as_often_as_expected():
     state, seen = simulator.reset(jax.random.key(3), n)
     there, dead, length, hoped = np.ones(n, bool), np.zeros(n, bool), np.zeros(n), np.zeros(n)
     for number in range(STEPS):
-        outcome = simulator.step(state, clinician(seen), jax.random.key(number))
+        outcome = simulator.step(state, clinician(seen), jax.random.key(100 + number))
         state, seen = outcome.state, outcome.observation
         over = np.asarray(outcome.terminated | outcome.truncated)
         assert not (np.asarray(outcome.info["died"]) & np.asarray(outcome.info["released"])).any()

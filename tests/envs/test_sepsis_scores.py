@@ -104,6 +104,10 @@ CASES = [
     ({"urine": 499.0}, (3, 5, 0, 0)),
     ({"urine": 200.0}, (3, 5, 0, 0)),
     ({"urine": 199.0}, (4, 5, 0, 0)),
+    ({"urine": 9999.0}, (0, 0, 0, 0)),
+    ({"urine": 10_000.0}, (0, 3, 0, 0)),
+    ({"urine": 12_000.0, "creatinine": 1.3}, (1, 3, 0, 0)),
+    ({"urine": 12_000.0, "bun": 56.0}, (0, 5, 0, 0)),
     ({"urine": 300.0, "creatinine": 5.5}, (4, 5, 0, 0)),
     ({"urine": 300.0, "creatinine": 1.3}, (3, 5, 0, 0)),
     ({"bun": 16.9}, (0, 0, 0, 0)),
@@ -196,10 +200,22 @@ def test_far_from_every_cut_soft_scores_are_the_integers():
         {"dose": 0.3},
         {"gcs": 7.0},
         {"urine": 350.0},
+        {"urine": 10_300.0},
         {"pao2_fio2": 170.0, "vent": 1.0},
     ]
     exact, soft = points(scores(signs(cases))), points(scores(signs(cases), soft=True))
     np.testing.assert_allclose(soft, exact, atol=0.35)
+
+
+def test_soft_points_for_too_much_urine_rise_at_its_cut():
+    """None and three at ten widths of the sigmoid (30 mL) from the cut, half of them at it.
+
+    Tolerance: the healthy kidney has .05 soft points already, which "any of" does not count twice.
+    """
+    found = scores(signs([{"urine": urine} for urine in (9700.0, 10_000.0, 10_300.0)]), soft=True).lods
+    none, half, three = np.asarray(found - scores(signs([{}]), soft=True).lods[0])
+    np.testing.assert_allclose([none, three], [0, 3], atol=0.15)
+    assert 0.4 < half / three < 0.6
 
 
 @pytest.mark.parametrize("sign", list(HEALTHY))

@@ -10,7 +10,7 @@ from kdbirl.envs.sepsis_covariates import COVARIATES
 from kdbirl.envs.simulator import Outcome, Simulator, TabularSimulator
 
 from .cartpole import CartPole
-from .worlds import WORLDS
+from .worlds import WORLDS, check_random_actions
 
 
 def two_features(observation, action):
@@ -91,3 +91,7 @@ def test_an_episode_is_cut_at_the_horizon_and_not_before(simulator):
     assert (lengths <= limit).all()
     assert (lengths[demos.episodes[demos.truncated]] == limit).all()
     assert demos.terminated.sum() + demos.truncated.sum() == 3
+
+
+def test_the_random_agent_and_the_world_share_no_numbers(simulator):
+    assert check_random_actions(simulator) >= 4

@@ -1,8 +1,13 @@
 """Worlds of every kind, small, for tests that each of them must pass."""
 
+import jax
 import numpy as np
+from scipy import stats
 
 import kdbirl as kb
+from kdbirl.envs.simulator import Simulator
+from kdbirl.planners.acting import as_actor
+from kdbirl.planners.simulated_episodes import recorded_chances
 
 
 def random_mdp(
@@ -46,3 +51,24 @@ WORLDS = {
     "FrozenLake by arrival": lambda: frozen_lake(features="next-state"),
     "ICUSepsis": lambda: kb.ICUSepsis(outcome=True),
 }
+
+
+def check_random_actions(simulator: Simulator, n: int = 1000, steps: int = 4) -> int:
+    """Play as a recording does, and test that random actions are independent of all that was seen before, the last
+    step's noise included: above or below the median of each observed column and of its last change. Each table fails
+    by chance once in a million, divided by the number of tables, which is returned."""
+    chances = recorded_chances(0, steps)
+    act, parameters, *_ = as_actor("random", simulator, steps)
+    state, seen = simulator.reset(chances.start, n)
+    before, tables = np.zeros_like(seen), []
+    step = jax.jit(simulator.step)
+    for number in range(steps):
+        action = act(parameters, state, seen, number, chances.choose[number])
+        for column in np.concatenate([seen, np.asarray(seen) - before], axis=1).T:
+            high = column > np.median(column)
+            if 0.03 < high.mean() < 0.97:  # else too few for a table
+                tables.append(stats.contingency.crosstab(high, np.asarray(action) % 6).count)
+        before, outcome = np.asarray(seen), step(state, action, chances.on[number])
+        state, seen = outcome.state, outcome.observation
+    assert min(stats.chi2_contingency(table).pvalue for table in tables) > 1e-6 / len(tables)
+    return len(tables)

@@ -4,8 +4,11 @@ import csv
 import io
 from dataclasses import replace
 
+import gymnasium
 import numpy as np
 import pytest
+from scipy.special import logsumexp
+from scipy.stats import sem, truncnorm
 
 import kdbirl as kb
 from kdbirl.errors import InputError
@@ -184,6 +187,26 @@ def test_a_study_goes_on_where_it_was_and_larger_ones_add_to_it(tmp_path):
     assert small(training_tasks=5)._key("prior", 5, 0, 0) != small()._key("prior", 5, 0, 0)
 
 
+class Corridor(gymnasium.Env):
+    """Two cells with a table of transitions, which a user may edit and register again under the same name."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(2)
+
+    def __init__(self, slip):
+        moves = {a: [(1 - slip, a, 0.0, False), (slip, 1 - a, 0.0, False)] for a in range(2)}
+        self.P, self.initial_state_distrib = dict.fromkeys(range(2), moves), np.array([0.5, 0.5])
+
+
+def test_a_world_that_changed_under_its_name_is_not_answered_from_the_store(tmp_path):
+    found = []
+    for slip in (0.0, 0.4):
+        gymnasium.register("Corridor-v0", lambda slip=slip: Corridor(slip), disable_env_checker=True)
+        study = small(env="Corridor-v0", discount=0.9, methods=("prior",), seeds=1, rows=(5,), tasks=1)
+        found.append(study.run(CellStore(tmp_path))[0]["evd"])
+        del gymnasium.registry["Corridor-v0"]
+    assert found[0] != found[1]
+
+
 def test_all_methods_get_the_same_rows_and_none_the_truth():
     """The expert depends on seed and task; rewards of test tasks are none of the bank's."""
     one, two = _Trial(small(), 1), _Trial(small(methods=("kdbirl",)), 1)
@@ -207,3 +230,88 @@ def test_a_refusal_is_a_row_with_its_sentence(tmp_path, monkeypatch):
     table = summary(rows)
     assert (table[0]["failed"], table[0]["seconds"], table[0]["regret"]) == (2, None, None)
     assert "4 answers failed" in summary_text(table, {}, "")
+
+
+def values_of(world, reward, chances):
+    """V of a policy from the start distribution, by one linear solve over the arrays of the world."""
+    table = np.einsum(
+        "saq,q->sa", np.broadcast_to(phi_of(world), (world.n_states, world.n_actions, len(reward))), reward
+    )
+    chances = chances * ~world.terminal[:, None]
+    moves = np.einsum("sa,sat->st", chances, world.transitions)
+    return world.start @ np.linalg.solve(np.eye(world.n_states) - world.discount * moves, (chances * table).sum(axis=1))
+
+
+def phi_of(world):
+    phi = np.eye(world.n_states) if world.features is None else world.features
+    return phi[:, None] if phi.ndim == 2 else phi
+
+
+def optimal(world, reward):
+    """Evenly over the best actions, by 600 sweeps: 0.95^600 is 4e-14."""
+    values = np.zeros(world.n_states)
+    for _ in range(600):
+        q_values = phi_of(world) @ reward + world.discount * world.transitions @ values
+        values = np.where(world.terminal, 0.0, q_values.max(axis=1))
+    best = q_values > q_values.max(axis=1, keepdims=True) - 1e-9 * (1 + np.abs(q_values).max())
+    return best / best.sum(axis=1, keepdims=True)
+
+
+def judged_by_hand(world, truth, answer, planned):
+    """EVD, regrets, log density, bounded and coverage of a policy's table, or of draws in the unit cube."""
+    best = values_of(world, truth, optimal(world, truth))
+    gap = best - values_of(world, truth, np.full((world.n_states, world.n_actions), 1 / world.n_actions))
+    if isinstance(answer, kb.Policy):
+        lost = best - values_of(world, truth, answer.probabilities)
+        return [lost, lost / gap, lost / gap, None, None, None]
+    draws = answer.draws.reshape(-1, len(truth))
+    some = draws[np.unique(np.round(np.linspace(0, len(draws) - 1, min(planned, len(draws)))).astype(int))]
+    lost, of_mean = (
+        np.mean([best - values_of(world, truth, optimal(world, draw)) for draw in of])
+        for of in (some, draws.mean(axis=0)[None])
+    )
+    if len(draws) < 100:
+        return [lost, lost / gap, of_mean / gap, None, None, None]
+    width = draws.std(axis=0, ddof=1) * len(draws) ** (-1 / (len(truth) + 4))
+    kernels = truncnorm.logpdf(truth, -draws / width, (1 - draws) / width, loc=draws, scale=width)
+    score = logsumexp(kernels.sum(axis=1)) - np.log(len(draws))  # the prior's own log density is 0
+    inside = (np.quantile(draws, 0.05, axis=0) <= truth) & (truth <= np.quantile(draws, 0.95, axis=0))
+    return [lost, lost / gap, of_mean / gap, score, np.log(0.999 * np.exp(score) + 0.001), inside.mean()]
+
+
+def test_a_study_against_a_judge_of_loops(tmp_path, monkeypatch):
+    """Every number of the table but the times, from the answers; and all methods were shown the same rows."""
+    given = []
+
+    class Recorded:
+        def __init__(self, model):
+            self.model = model
+
+        def posterior(self, expert, seed):
+            given.append((expert.fingerprint(), self.model.posterior(expert, seed=seed)))
+            return given[-1][1]
+
+        def policy(self, expert, seed):
+            given.append((expert.fingerprint(), self.model.policy(expert, seed=seed)))
+            return given[-1][1]
+
+    for name in CHEAP:
+        made = contenders.CONTENDERS[name].make
+        recorded = replace(contenders.CONTENDERS[name], make=lambda setting, made=made: Recorded(made(setting)))
+        monkeypatch.setitem(contenders.CONTENDERS, name, recorded)
+    study = small(budget=Budget(draws=120, planned=10))
+    rows = study.run(CellStore(tmp_path))
+    shown = {}
+    for row, (expert, answer) in zip(rows, given, strict=True):
+        truth = _Trial(study, row["seed"]).truth(row["task"])
+        measures = ("evd", "regret", "regret_of_mean", "log_density", "bounded", "coverage")
+        for name, wanted in zip(measures, judged_by_hand(study.world, truth, answer, planned=10), strict=True):
+            assert row[name] == (wanted if wanted is None else pytest.approx(wanted, rel=1e-9, abs=1e-9)), name
+        shown.setdefault((row["seed"], row["task"], row["n"]), set()).add(expert)
+    assert [len(found) for found in shown.values()] == [1] * 8
+    assert len(set.union(*shown.values())) == 8
+    for line in summary(rows):
+        own = [row for row in rows if (row["method"], row["n"]) == (line["method"], line["n"])]
+        means = [np.mean([row["regret"] for row in own if row["seed"] == seed]) for seed in range(2)]
+        assert line["regret"] == pytest.approx(np.mean(means))
+        assert line["regret_error"] == pytest.approx(sem(means))

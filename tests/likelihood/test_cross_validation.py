@@ -258,7 +258,7 @@ def test_scores_of_rows_far_from_all_others_do_not_underflow() -> None:
 def test_no_row_is_scored_twice_or_held_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row occurs as often as its weight says, and is sampled no more often than that."""
     weights = np.repeat([1.0, 3.0], 500)
-    scored = np.bincount(_scored_rows(weights, seed=0), minlength=1000)
+    scored = np.bincount(_scored_rows(weights, np.arange(1000), seed=0), minlength=1000)
     assert scored.sum() == cross_validation.SCORED_ROWS
     assert (scored <= weights).all()
     assert scored[500:].sum() == pytest.approx(750, abs=60)  # hypergeometric with sd 9.7

@@ -43,6 +43,12 @@ def test_the_world_or_the_bank_says_how_many_states_there_are() -> None:
     assert known.probabilities.shape == (5, 4)
 
 
+def test_states_are_those_of_a_bank_without_actions() -> None:
+    bank = kb.TaskBank.from_arrays(["c", "b", "a"], None, [0, 0, 1], [[0.0], [1.0]])
+    policy = BehaviourCloning().fit(bank).policy(kb.Demonstrations(["c", "c", "b"], [1, 1, 0]))
+    np.testing.assert_array_equal(policy.probabilities, [[0.5, 0.5], [1.0, 0.0], [0.0, 1.0]])  # a, b, c
+
+
 def test_labels_are_those_of_the_bank() -> None:
     bank = kb.TaskBank.from_arrays(["b", "a"], ["left", "right"], [0, 1], [[0.0], [1.0]])
     rows = kb.Demonstrations(states=["b", "b"], actions=["right", "right"])

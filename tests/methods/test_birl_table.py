@@ -150,6 +150,7 @@ def test_a_posterior_narrower_than_a_cell_is_told():
     world = grid()
     post = BIRLTable(world, PRIOR, alpha=1e4, per_axis=4).posterior(shown(world, [0.8, -0.3], 0.1), seed=0)
     assert "narrower than the table" in post.settings["notes"][0]
+    assert post.convergence.colour == "amber"
 
 
 @pytest.mark.parametrize(

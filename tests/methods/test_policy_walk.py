@@ -1,5 +1,6 @@
 """PolicyWalk: its lattice, its policies, and the exact posterior on that lattice as the judge."""
 
+import re
 from functools import cache
 
 import jax
@@ -7,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from arviz_stats.base.array import array_stats
+from scipy.integrate import quad
 
 import kdbirl as kb
 from kdbirl.errors import InputError
@@ -95,6 +97,58 @@ def test_lattices() -> None:
     np.testing.assert_allclose(reached, [1 - 1 / 7, 0.9, 0.15])
     usual = Lattice.over(kb.Uniform(0, 1).for_parameters(2), None)
     np.testing.assert_allclose(usual.step, 0.1)
+
+
+def two_choices(rows: tuple[int, int]) -> tuple[kb.TabularMDP, kb.Demonstrations]:
+    """Two states, a weight each: p(first action) = 1 / (1 + e^{-alpha w_j}), and it is always taken."""
+    transitions, features = np.zeros((3, 2, 3)), np.zeros((3, 2, 2))
+    transitions[:, :, 2] = features[0, 0, 0] = features[1, 0, 1] = 1.0
+    world = kb.TabularMDP(transitions, "uniform", 0.9, features, terminal=np.arange(3) == 2)
+    return world, kb.Demonstrations(states=np.repeat([0, 1], rows), actions=np.zeros(sum(rows), int))
+
+
+def exact_choice(rows: int) -> tuple[float, float]:
+    """Mean and sd of p(w) ~ (1 + e^{-alpha w})^-rows on [0, 1]."""
+
+    def moment(k: int) -> float:
+        return quad(lambda w: w**k * ((1 + np.exp(-ALPHA)) / (1 + np.exp(-ALPHA * w))) ** rows, 0, 1, points=[0.9])[0]
+
+    mean = moment(1) / moment(0)
+    return mean, np.sqrt(moment(2) / moment(0) - mean**2)
+
+
+def test_a_lattice_coarser_than_the_posterior_is_not_green_and_names_the_step_that_is() -> None:
+    world, rows = two_choices((300, 12))  # both weights run to their bound, one of them far closer
+    exact = np.array([exact_choice(300), exact_choice(12)])
+
+    def post(step: float, thin: int) -> Posterior:
+        return BIRL(world, kb.Uniform(0, 1), ALPHA, sampler=PolicyWalk(step=step, thin=thin)).posterior(rows)
+
+    coarse = post(0.1, 40)
+    assert coarse.mean()[0] < exact[0, 0] - exact[0, 1]  # more than a whole sd off
+    assert coarse.convergence.colour == "red"
+    found = re.search(r"too coarse for 'phi0': .* take step=([0-9.]+) or less", coarse.convergence.sentence)
+    assert found is not None, coarse.convergence.sentence
+    step = float(found.group(1))
+    assert 0.3 * exact[0, 1] < step < exact[0, 1]
+    fine = post(step, 200)
+    assert fine.convergence.colour == "green", fine.convergence.sentence
+    # at this step the mean is off by 0.04 sd, the sd by 2 %; 4.5 standard errors of 400 effective draws add 0.23 sd
+    assert (np.abs(fine.mean() - exact[:, 0]) < 0.28 * exact[:, 1]).all()
+    np.testing.assert_allclose(fine.flat.std(axis=0), exact[:, 1], rtol=0.3)
+    middling = post(1 / 32, 40)  # its sd is 0.57 of a step: off by 0.2 sd
+    assert middling.convergence.colour == "amber", middling.convergence.sentence
+    assert "too coarse for 'phi0'" in middling.convergence.sentence
+
+
+def test_a_walk_that_stays_at_one_point_of_its_lattice_is_told_so() -> None:
+    world, rows = two_choices((2000, 4))
+    post = BIRL(world, kb.Uniform(0, 1), ALPHA, sampler=PolicyWalk(step=0.1)).posterior(rows)
+    assert np.ptp(post.draws[..., 0]) == 0
+    found = re.search(r"too coarse for 'phi0': .* take step=([0-9.]+) or less", post.convergence.sentence)
+    assert found is not None
+    assert "never moved" not in post.convergence.sentence
+    assert exact_choice(2000)[1] < float(found.group(1)) < 0.02  # all that can be said of it from one point
 
 
 @pytest.mark.parametrize("wrong", [{"step": 0}, {"step": -0.1}, {"thin": 0}, {"draws": 0}, {"warmup": -1}])

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 
 import kdbirl as kb
@@ -176,3 +177,25 @@ def test_a_bank_without_a_summary_is_what_is_sent_to_others(directory):
     assert bank._summaries
     assert replace(bank).fingerprint() == bank.fingerprint()
     assert bank.__getstate__()["_summaries"] == {}
+
+
+@pytest.mark.parametrize("lowest", [2**53, 2**63 - 3, 2**63, 2**64 - 3])
+def test_large_ids_and_steps_are_streamed_as_they_are_read(tmp_path, lowest):
+    """NumPy counts up to 2^63 in floats, and floats round steps in nanoseconds."""
+    rng, dtype = np.random.default_rng(0), pl.Int64 if lowest + 2 < 2**63 else pl.UInt64
+    tasks = rng.permutation(np.repeat(np.arange(3), 20))
+    columns = {"task": tasks, "episode": tasks, "step": rng.permutation(60)}
+    large = {
+        name: pl.Series([lowest + int(value) % 3 for value in values], dtype=dtype) for name, values in columns.items()
+    }
+    large["step"] = pl.Series([1_700_000_000_000_000_000 + int(value) for value in columns["step"]])
+    frame = pl.DataFrame({**large, "x": np.arange(60.0)})
+    frame.write_parquet(tmp_path / "rows.parquet", row_group_size=7)
+    asked = {"rewards": {str(lowest + k): [float(k)] for k in range(3)}, "state": "x"}
+    streamed = kb.stream_task_bank(tmp_path / "rows.parquet", **asked, block_rows=5).summary()
+    read = kb.read_task_bank(frame, **asked)
+    np.testing.assert_array_equal(streamed.plays.demonstrations.states, read.demonstrations.states)
+    np.testing.assert_array_equal(streamed.plays.tasks, read.tasks)
+    np.testing.assert_array_equal(streamed.rows_per_task, [20, 20, 20])
+    expected = sorted(range(60), key=lambda row: (tasks[row], columns["step"][row]))
+    np.testing.assert_array_equal(read.demonstrations.states[:, 0], expected)

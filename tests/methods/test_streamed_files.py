@@ -107,6 +107,60 @@ def test_a_saved_model_finds_its_rows_or_says_that_they_are_gone(large, director
         kb.load_model(tmp_path / "model.npz").log_likelihood(shown, POINTS)
 
 
+def changed(source, target, **fields):
+    """A model file that says something else about where its rows are."""
+    with np.load(source) as file:
+        arrays = {name: file[name] for name in file.files}
+    record = json.loads(arrays["record"].tobytes())
+    record["streamed"] |= fields
+    np.savez(target, **arrays | {"record": np.frombuffer(json.dumps(record).encode(), np.uint8)})
+    return target
+
+
+def test_a_model_file_names_no_place_to_write(large, directory, frame, tmp_path):
+    """Only the caller says where kernel sums in progress are kept; what is saved does not name it, either."""
+    fitted(directory, checkpoint=tmp_path / "sums").save(tmp_path / "model.npz")
+    with np.load(tmp_path / "model.npz") as file:
+        assert str(tmp_path / "sums") not in file["record"].tobytes().decode()
+    evil = changed(tmp_path / "model.npz", tmp_path / "evil.npz", checkpoint=str(tmp_path / "owned"))
+    before = set(tmp_path.iterdir())
+    expected = kb.load_model(evil).log_likelihood(expert(frame), POINTS)
+    assert set(tmp_path.iterdir()) == before
+    own = kb.load_model(evil, checkpoint=tmp_path / "mine").log_likelihood(expert(frame), POINTS)
+    assert set(tmp_path.iterdir()) == before | {tmp_path / "mine"}
+    np.testing.assert_array_equal(own, expected)
+
+
+@pytest.mark.parametrize("path", ["rows/part-0.parquet", "s3:/bucket/part-0.parquet", "hdfs:/part-0.parquet"])
+def test_a_relative_path_in_a_model_file_is_not_looked_for(large, directory, frame, tmp_path, monkeypatch, path):
+    """It could be any file of that name; pyarrow even takes one that is not there for an address on a network."""
+    fitted(directory).save(tmp_path / "model.npz")
+    evil = changed(tmp_path / "model.npz", tmp_path / "evil.npz", files=[[path, {}]])
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        FileProblem, match=r"relative path '.*part-0\.parquet', which could be any file; expected an abs"
+    ):
+        kb.load_model(evil).log_likelihood(expert(frame), POINTS)
+
+
+def test_a_model_file_whose_rows_are_a_pipe_is_a_sentence(large, directory, frame, tmp_path):
+    fitted(directory).save(tmp_path / "model.npz")
+    os.mkfifo(tmp_path / "pipe.parquet")
+    evil = changed(tmp_path / "model.npz", tmp_path / "evil.npz", files=[[str(tmp_path / "pipe.parquet"), {}]])
+    with pytest.raises(FileProblem, match=r"pipe\.parquet: there is no such file"):
+        kb.load_model(evil).log_likelihood(expert(frame), POINTS)
+
+
+@pytest.mark.parametrize("rows", [0, -1])
+def test_block_rows_are_a_whole_number(large, directory, frame, tmp_path, rows):
+    with pytest.raises(InputError, match=r"block_rows=.* should be a whole number of rows, at least 1"):
+        kb.stream_task_bank(directory, **CONTINUOUS, block_rows=rows)
+    fitted(directory).save(tmp_path / "model.npz")
+    evil = changed(tmp_path / "model.npz", tmp_path / "evil.npz", block_rows=rows)
+    with pytest.raises(FileProblem, match=r"needs its training rows.*block_rows"):
+        kb.load_model(evil).log_likelihood(expert(frame), POINTS)
+
+
 def test_the_command_line_streams(large, directory, frame, tmp_path, capsys):
     rewards = pl.DataFrame([{"task": name, "w0": w[0], "w1": w[1]} for name, w in REWARDS.items()])
     rewards.write_csv(tmp_path / "rewards.csv")

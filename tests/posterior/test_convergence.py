@@ -64,6 +64,27 @@ def test_chains_in_different_places_are_named() -> None:
     assert "'w1'" not in found.sentence
 
 
+@pytest.mark.parametrize(
+    ("sampler", "raised", "instead"),
+    [
+        ("NUTS", "raise warmup and draws,", "use the sampler SMC."),
+        ("Metropolis", "raise warmup and draws,", "use the sampler SMC."),
+        ("PolicyWalk", "raise warmup and draws,", "use the sampler SMC."),
+        ("Independence", "raise draws,", "use the sampler SMC."),
+        ("SMC", "raise particles (--draws),", "look at each run's draws."),
+    ],
+)
+def test_advice_names_what_the_sampler_has_and_never_the_sampler_itself(
+    sampler: str, raised: str, instead: str
+) -> None:
+    draws = independent()
+    draws[0, :, 1] += 3
+    sentence = assess(draws, NAMES, sampler).sentence
+    assert raised in sentence
+    assert instead in sentence
+    assert f"use the sampler {sampler}" not in sentence
+
+
 def test_drift_within_one_chain_is_seen() -> None:
     draws = independent(chains=1)
     draws[0, :, 0] += np.linspace(0, 3, 1000)
@@ -367,3 +388,23 @@ def test_the_limit_of_r_hat_is_the_quantile_of_its_distribution(chains: int) -> 
 )
 def test_which_samplers_are_independent(sampler: str, expected: bool) -> None:
     assert is_independent(sampler) is expected
+
+
+@pytest.mark.parametrize(("step", "colour"), [(0.05, "green"), (0.25, "green"), (0.45, "amber"), (1.0, "red")])
+def test_draws_on_a_lattice_are_judged_by_the_sd_in_steps(step: float, colour: str) -> None:
+    """Exactly the masses of exp(-x / 0.3) at midpoints: that sd is found, and three quarters of it asked for."""
+    decay = np.exp(-step / 0.3)
+    draws = step * (np.random.default_rng(0).geometric(1 - decay, (4, 1000, 1)) - 0.5)
+    np.testing.assert_allclose(draws.std() / step, 1 / (2 * np.sinh(step / 0.6)), rtol=0.15)
+    found = assess(draws, ("w1",), "PolicyWalk", lattice_step=[step])
+    assert found.colour == colour
+    if colour != "green":
+        assert 0.19 <= float(found.sentence.split("take step=")[1].split()[0]) <= 0.25  # 0.225, +- 9 %, rounded down
+    assert assess(draws, ("w1",), "NUTS").colour == "green"  # it is the lattice that says so
+
+
+def test_a_posterior_of_few_cells_is_told_so() -> None:
+    assert assess(independent(), NAMES, "Grid (table of Q*)", effective_cells=40.0).colour == "green"
+    found = assess(independent(), NAMES, "Grid (table of Q*)", effective_cells=3.2)
+    assert found.colour == "amber"
+    assert "3.2 cells" in found.sentence

@@ -21,6 +21,7 @@ from kdbirl.posterior.proposals import CENTRES, WIDE, Proposal, drawn, fitted_pr
 from kdbirl.posterior.sampler import Draws
 from kdbirl.precision import float64
 from kdbirl.progress import Silent
+from kdbirl.random_streams import stream
 
 from .problems import setting
 
@@ -227,6 +228,7 @@ def test_the_same_task_twice_is_two_chains_of_it() -> None:
     """Targets whose every array is shared have no part of their own."""
     problem, sampler = setting("corner").problem, Independence(draws=50)
     alone = sampler.sample(problem, 3, Silent())
-    both = sampler.sample_many([problem.target] * 2, problem.prior, [np.random.default_rng(3) for _ in range(2)])
+    streams = [stream(3, "independence sampler") for _ in range(2)]
+    both = sampler.sample_many([problem.target] * 2, problem.prior, [np.random.default_rng(own) for own in streams])
     for one in both:
         np.testing.assert_allclose(one.draws, alone.draws, rtol=1e-9)

@@ -336,6 +336,12 @@ def test_vi_is_right_on_a_normal_target(family: str) -> None:
         assert result.notes == ()
 
 
+def test_log_ratios_that_differ_by_rounding_have_no_tail() -> None:
+    """A Pareto tail cannot be fitted to them: all of its values may be the same."""
+    ratios = np.where(np.arange(4000) % 2, -1.25, np.nextafter(-1.25, -2.0))
+    assert _pareto_k(ratios) == 0.0
+
+
 def test_vi_does_not_mind_the_units_of_the_reward() -> None:
     """In units of 1/1024 every number is 1024 times as large, and nothing else is different."""
     draws = []

@@ -1,5 +1,7 @@
 """The pictures show the numbers of what they are given, for few and for many parameters."""
 
+import re
+
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -11,6 +13,7 @@ from kdbirl.diagnosis.wording import readable_complement
 from kdbirl.errors import InputError
 from kdbirl.evaluation.policy_classes import policy_classes
 from kdbirl.report.diagnosis_plots import plot_identifiability, plot_policy_classes, plot_support
+from kdbirl.report.page.trust_charts import directions
 
 
 def identifiability(rank: int, q: int) -> Identifiability:
@@ -45,6 +48,40 @@ def test_identifiability_shows_strengths_then_contractions(rank, q):
         shown = [bar.get_width() for bar in figure.axes[1].patches][: min(rank, 24)]
         np.testing.assert_allclose(shown, np.maximum(values[:24], 0))
     figure.canvas.draw()
+
+
+def test_colours_have_the_signs_of_the_words_beside_them():
+    axes = np.array([[-0.6, 0.8, 0.0], [0.8, 0.6, 0.0]])
+    found = Identifiability(axes, np.eye(3)[2:], np.ones(2), ("a", "b", "c"), 3, True)
+    left, _ = plot_identifiability(found).axes
+    words = [label.get_text() for label in left.get_yticklabels()]
+    assert words == ["0.6 a - 0.8 b", "0.8 a + 0.6 b", "c"]
+    np.testing.assert_allclose(left.images[0].get_array(), [[0.6, -0.8, 0], [0.8, 0.6, 0], [0, 0, 1]])
+
+
+def test_pictures_tell_what_the_priors_shape_moved():
+    """Uninformed are c and a - b; the prior ties the second to the sum, and its variance fell by 96 %."""
+    rng, axes = np.random.default_rng(3), np.array([[1.0, 1, 0], [0, 0, 2**0.5], [1, -1, 0]]) / 2**0.5
+    found = Identifiability(axes[:1], axes[1:], np.ones(1), ("a", "b", "c"), 2, True, tied=(False, True))
+    draws = rng.normal(size=(1, 2000, 3)) * [0.1, 1.0, 0.2] @ axes
+    fields = {"method": "m", "sampler": "Grid", "seed": 0, "prior_draws": rng.normal(size=(4000, 3))}
+    post = kb.Posterior(draws=draws, names=found.names, **fields)
+    record = found.beside(post.flat, post.prior_draws).to_dict()
+    assert record["uninformed_contractions"] == pytest.approx([0, 0.96], abs=0.01)
+    assert "By the prior's shape alone, the variance of a - b (their difference) fell by 9" in record["sentence"]
+    _, right = plot_identifiability(found, post).axes
+    texts = [text.get_text() for text in right.texts]
+    assert texts[0] == " keeps the prior"
+    assert re.fullmatch(r" 9[67]%, by the prior's shape", texts[1])
+    rows = directions(post, record).spec["data"]["values"]
+    assert [row.get("words", "").split(",")[-1].strip() for row in rows] == [
+        "",
+        "keeps the prior",
+        "by the prior's shape",
+    ]
+    assert rows[2]["share"] == pytest.approx(0.96, abs=0.01)
+    old = {name: value for name, value in record.items() if name != "uninformed_contractions"}
+    assert [row["share"] for row in directions(post, old).spec["data"]["values"][1:]] == [0, 0]
 
 
 def support(n: int = 20, tasks: int = 4) -> Support:

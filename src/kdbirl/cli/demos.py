@@ -163,24 +163,24 @@ def _random_rewards(world: "World", count: int, prior: list[str], seed: int) -> 
     from kdbirl.errors import InputError
     from kdbirl.limits import MEMORY_BYTES
     from kdbirl.posterior.product_prior import parse_priors
+    from kdbirl.random_streams import stream
 
     if count < 1:
         raise InputError(f"--random-rewards {count} should be a number of tasks, at least 1.")
     MEMORY_BYTES.check(8 * count * len(world.feature_names), "--random-rewards: so many tasks do not fit")
     drawn = parse_priors(prior).for_parameters(len(world.feature_names), world.feature_names)
-    vectors = drawn.sample(np.random.default_rng(seed), count)
+    vectors = drawn.sample(np.random.default_rng(stream(seed, "random rewards")), count)
     return {str(k): vector for k, vector in enumerate(vectors)}, f"{count} drawn from {' '.join(prior)}"
 
 
 def _seeds(seed: int) -> dict[str, int]:
     """Different random numbers for the training tasks, the expert and the rewards, from one seed."""
-    import numpy as np
-
     from kdbirl.errors import InputError
+    from kdbirl.random_streams import stream
 
     if seed < 0:
         raise InputError(f"seed={seed} should be a whole number, at least 0.")
-    expert, rewards = np.random.SeedSequence(seed, spawn_key=(1,)).generate_state(2).tolist()
+    expert, rewards = stream(seed, "expert and rewards").generate_state(2).tolist()
     return {"training": seed, "expert": expert, "rewards": rewards}
 
 

@@ -38,6 +38,9 @@ def as_array(values: Any, what: str) -> np.ndarray:
         array = np.asarray(values)
     except ValueError as error:
         raise InputError(f"{what}: the rows have different lengths; give a rectangular array.") from error
+    if array.dtype.kind == "f" and isinstance(values, list | tuple) and (np.abs(array) >= LARGEST_CODE).any():
+        whole = np.asarray(values, dtype=object)  # NumPy rounds a list of whole numbers beyond int64
+        array = whole if _holds_integers(whole) else array
     if array.dtype.kind in "cmMV":
         raise InputError(f"{what}: {array.dtype} values are not numbers; convert them to numbers first.")
     if array.ndim not in (1, 2):
@@ -63,6 +66,13 @@ def refuse_missing_labels(values: Any, what: str) -> None:
 def is_text(array: np.ndarray) -> bool:
     """Text by dtype, or an object array that holds a string."""
     return array.dtype.kind in "UST" or (array.dtype.kind == "O" and any(isinstance(v, str) for v in array.flat))
+
+
+def _holds_integers(array: np.ndarray) -> bool:
+    """Integers by dtype, or an object array of nothing else."""
+    return array.dtype.kind in "iu" or (
+        array.dtype.kind == "O" and all(isinstance(v, int | np.integer) for v in array.flat)
+    )
 
 
 def as_numbers(array: np.ndarray, names: Sequence[str], what: str) -> Float[np.ndarray, "rows columns"]:
@@ -149,13 +159,32 @@ def _text_codes(
 
 
 def number_codes(column: np.ndarray, what: str) -> Int[np.ndarray, " rows"]:
-    if column.dtype.kind == "O" or column.dtype.kind == "f":
+    """Whole numbers as int64; integers are never rounded on the way."""
+    if _holds_integers(column):
+        outside = ~_fits_int64(column)
+        if outside.any():
+            row = int(outside.argmax())
+            raise InputError(f"{what}: row {row + 1} is {column[row]}, beyond what an int64 holds; give it as text.")
+    elif column.dtype.kind in "Of":
         column = as_numbers(column, (what,), what)[:, 0]
-        whole = (column == np.floor(column)) & (np.abs(column) < LARGEST_CODE)
+        whole = column == np.floor(column)
         if not whole.all():
             row = int((~whole).argmax())
             raise InputError(f"{what}: row {row + 1} is {column[row]:g}; discrete values must be whole numbers.")
+        if not (np.abs(column) < LARGEST_CODE).all():
+            row = int((np.abs(column) >= LARGEST_CODE).argmax())
+            raise InputError(
+                f"{what}: row {row + 1} is {column[row]:.0f}, a float, which is rounded from 2^53 on; give numbers of "
+                "that size as integers, or as text."
+            )
     return column.astype(np.int64)
+
+
+def _fits_int64(integers: np.ndarray) -> Bool[np.ndarray, " rows"]:
+    largest = np.iinfo(np.int64).max
+    if integers.dtype.kind == "i":
+        return np.ones(len(integers), dtype=bool)
+    return np.asarray((integers <= largest) & (integers >= -largest - 1), dtype=bool)
 
 
 def check_codes(codes: np.ndarray, labels: Sequence[str] | None, declared: int | None, what: str) -> None:
@@ -186,14 +215,14 @@ def as_flags(values: Any, rows: int, what: str) -> Bool[np.ndarray, " rows"] | N
 
 
 def as_episodes(values: Any, rows: int) -> Int[np.ndarray, " rows"]:
-    """Episode numbers (rows,) int64, zeros when not given; text is numbered by first appearance."""
+    """Episode numbers (rows,) int64, zeros when not given; text, and what no int64 holds, by first appearance."""
     if values is None:
         return frozen(np.zeros(rows, dtype=np.int64))
     array = as_array(values, "episodes")
     check_length(array, rows, "episodes")
     if array.ndim != 1:
         raise InputError(f"episodes: expected one value per row, got shape {array.shape}.")
-    if is_text(array):
+    if is_text(array) or (_holds_integers(array) and not _fits_int64(array).all()):
         _, first, inverse = np.unique(array.astype(str), return_index=True, return_inverse=True)
         return frozen(np.argsort(np.argsort(first))[inverse].astype(np.int64))
     return frozen(number_codes(array, "episodes"))

@@ -120,7 +120,8 @@ def _plays(bank: StreamedBank, codings: tuple[Coding, ...], found: PieceSummary)
     fields = {name: value for coding in codings for name, value in coding.fields(table).items()}
     episodes = _episodes(bank, own, bool(frame.height < found.rows_per_task.sum()))
     if episodes is not None:
-        episodes = np.concatenate([episodes.max(initial=-1) + 1 + tasks[:made], episodes])
+        free = np.setdiff1d(np.arange(bank.n_tasks + len(episodes)), episodes)  # the largest may be that of int64
+        episodes = np.concatenate([free[tasks[:made]], episodes])
     data, order = Demonstrations(**fields, episodes=episodes), np.arange(frame.height)
     if bank.roles.step is not None:
         steps = np.concatenate([np.arange(made), columns.steps(own, bank.roles.step)])

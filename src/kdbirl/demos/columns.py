@@ -1,6 +1,7 @@
 """Columns of a `Table` -> checked arrays. Every complaint names the cell: file, row, line, column, what is there."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import numpy as np
 import polars as pl
@@ -10,6 +11,7 @@ from kdbirl.demos.tables import Part, Table
 from kdbirl.errors import InputError, did_you_mean, quoted
 
 MISSING = ("", "na", "n/a", "nan", "null", "none")
+INT64 = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)  # what an int64 holds
 TRUE, FALSE = ("true", "t", "yes", "1", "1.0"), ("false", "f", "no", "0", "0.0")
 
 
@@ -54,6 +56,14 @@ def not_a_number(table: Table, name: str, row: int, hint: str = "") -> InputErro
 
 def parsed(table: Table, name: str) -> tuple[pl.Series, pl.Series]:
     """(numbers, null where there is none; which cells hold text that is neither a number nor a missing value)."""
+    text = _number_text(table, name)
+    values = text.cast(pl.Float64, strict=False)
+    foreign = values.is_null() & ~text.fill_null("").str.to_lowercase().is_in(MISSING)
+    return values, foreign
+
+
+def _number_text(table: Table, name: str) -> pl.Series:
+    """A column of text with a decimal point in its numbers."""
     text = table.column(name).cast(pl.String).str.strip_chars()
     if table.decimal_comma:
         commas = text.str.contains(",", literal=True).fill_null(False)
@@ -64,9 +74,7 @@ def parsed(table: Table, name: str) -> tuple[pl.Series, pl.Series]:
                 f"point; use one or the other throughout."
             )
         text = text.str.replace(",", ".", literal=True)
-    values = text.cast(pl.Float64, strict=False)
-    foreign = values.is_null() & ~text.fill_null("").str.to_lowercase().is_in(MISSING)
-    return values, foreign
+    return text
 
 
 def _numeric(text: pl.Series) -> bool:
@@ -105,7 +113,7 @@ def labels(table: Table, name: str) -> pl.Series:
     """A column as labels: text, stripped; whole numbers without a decimal point, so 1, 1.0 and "1" agree."""
     series = table.column(name)
     if series.dtype.is_float() and (series.fill_nan(None).drop_nulls() % 1 == 0).all():
-        text = series.fill_nan(None).cast(pl.Int64).cast(pl.String)
+        text = _whole_text(series.fill_nan(None))
     elif series.dtype == pl.Duration:  # has no text in Polars
         text = series.to_physical().cast(pl.String)
     elif is_text(series) or series.dtype.is_numeric() or series.dtype == pl.Boolean or series.dtype.is_temporal():
@@ -118,6 +126,12 @@ def labels(table: Table, name: str) -> pl.Series:
             text = text.str.replace(r"\.0+$", "")
     check_filled(table, name, text.is_null() | (text == ""))
     return text
+
+
+def _whole_text(series: pl.Series) -> pl.Series:
+    """Whole floats as text: 1.0 is "1"; those that no integer holds, as they are."""
+    whole = series.cast(pl.Int128, strict=False)
+    return (whole if whole.null_count() == series.null_count() else series).cast(pl.String)
 
 
 def check_filled(table: Table, name: str, empty: pl.Series) -> None:
@@ -147,10 +161,10 @@ def codes_of(table: Table, name: str, levels: Sequence[str]) -> Int[np.ndarray, 
     check_filled(table, name, series.is_null())
     if series.dtype.is_integer() and len(series):
         low, high = int(series.min()), int(series.max())  # type: ignore[arg-type]
-        if high - low < 2**20 and high < 2**63:
-            every = pl.Series(name, np.arange(low, high + 1))
+        if high - low < 2**20 and low >= -(2**63) and high < 2**63:
+            every = pl.Series(name, low + np.arange(high - low + 1))  # NumPy counts up to 2^63 in floats
             lookup = coded(every.cast(pl.String), levels)
-            return lookup[series.to_numpy().astype(np.int64, copy=False) - low]
+            return lookup[series.cast(pl.Int64).to_numpy() - low]
     if series.dtype == pl.String and not table.untyped:
         known = coded(series, levels)
         if known.min(initial=0) >= 0:
@@ -189,11 +203,32 @@ def episodes(table: Table, name: str) -> Int[np.ndarray, " rows"]:
 
 
 def steps(table: Table, name: str) -> np.ndarray:
-    """Numbers or times that put the rows of an episode in order."""
+    """Numbers that put the rows of an episode in the order of their steps or times, and are equal where these are.
+
+    Never rounded: times in nanoseconds differ beyond what a float holds.
+    """
     series = table.column(name)
-    if series.dtype.is_temporal() and series.null_count() == 0:
+    if (series.dtype.is_temporal() or series.dtype.is_integer() or series.dtype.is_decimal()) and series.null_count():
+        row = first_true(series.is_null())
+        raise InputError(f"{table.place(row)}, column {name!r} is missing; every row needs a step: fill or drop it.")
+    if series.dtype.is_temporal():
         return series.to_physical().to_numpy()
-    return numbers(table, name)
+    if series.dtype in INT64:
+        return series.to_numpy().astype(np.int64)
+    if series.dtype.is_integer() or series.dtype.is_decimal():
+        return series.rank("dense").to_numpy().astype(np.int64)
+    values = numbers(table, name)
+    return _ranks_of_text(_number_text(table, name), values) if is_text(series) else values
+
+
+def _ranks_of_text(text: pl.Series, values: Float[np.ndarray, " rows"]) -> np.ndarray:
+    """The values of the text, or where some of them were rounded to one, the ranks of what is written there."""
+    written = text.unique()
+    if len(written) == len(np.unique(values)):
+        return values
+    exact = [Decimal(number) for number in written]
+    rank = {number: place for place, number in enumerate(sorted(set(exact)))}
+    return text.replace_strict(written, pl.Series([rank[number] for number in exact]), return_dtype=pl.Int64).to_numpy()
 
 
 def outside_declared(table: Table, name: str, row: int, value: str, levels: Sequence[str]) -> InputError:

@@ -139,6 +139,10 @@ class Demonstrations(Content):
             changes |= alignment.aligned("action", self, other)
         return replace(self, **changes)
 
+    def states_aligned_to(self, other: "Demonstrations") -> "Demonstrations":
+        """The same rows with their states in the coding of `other`, where one of the two has no actions."""
+        return replace(self, **alignment.aligned("state", self, other))
+
 
 def concatenate(parts: Sequence[Demonstrations]) -> Demonstrations:
     """All rows in one object, coded alike. `terminated` and `truncated` stay if every part has them."""

@@ -87,7 +87,9 @@ def _load(dataset: Any) -> Any:
 
 def _opened(minari: Any, data: Path) -> Any:
     """A data set in a directory, once its files are known to be readable: HDF5 must not hang or break this process."""
-    _check_episodes(data, read_json(data / "metadata.json", EXPECTED))
+    metadata = read_json(data / "metadata.json", EXPECTED)
+    _check_episodes(data, metadata)
+    _check_spaces(data, metadata)
     for file in sorted(data.glob("*.hdf5"))[:1000]:
         read_hdf5(file, EXPECTED, arrays_too=False)
     return minari.MinariDataset(data)
@@ -98,6 +100,17 @@ def _place_of(name: str) -> Path:
     from minari.storage.datasets_root_dir import get_dataset_path
 
     return Path(get_dataset_path(name)) / "data"
+
+
+def _check_spaces(data: Path, metadata: dict[str, Any]) -> None:
+    """Without its spaces Minari makes the environment that the file names: any function of any module."""
+    for name in ("observation_space", "action_space"):
+        if "env_spec" in metadata and not isinstance(metadata.get(name), str):
+            raise FileProblem(
+                f"{data / 'metadata.json'} has no {name!r}: Minari would run the environment that the file names to "
+                "learn it, and a file does not choose what is run; if you trust it, load it with minari.load_dataset, "
+                "and give the data set itself."
+            )
 
 
 def _check_episodes(data: Path, metadata: Any) -> None:

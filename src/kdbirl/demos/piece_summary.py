@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float, Int
 
+from kdbirl.demos.columns import is_text
 from kdbirl.demos.grid_counts import WEIGHT, GridCounts
 from kdbirl.demos.row_sampling import (
     KEY,
@@ -17,6 +18,8 @@ from kdbirl.demos.row_sampling import (
 )
 from kdbirl.demos.tables import Part, Table
 from kdbirl.demos.variable_facts import Facts, facts_of
+from kdbirl.errors import InputError, quoted
+from kdbirl.random_streams import stream
 
 DISTINCT_KEPT = 2**18  # distinct (task, state, action) up to which a bank is kept as counts of them
 
@@ -47,6 +50,7 @@ class PieceSummary:
 
     def merged(self, other: "PieceSummary") -> "PieceSummary":
         """Of both; merging is associative, in the order of the pieces."""
+        self._check_alike(other)
         rows_per_task = self.rows_per_task + other.rows_per_task
         both = replace(
             self,
@@ -66,6 +70,23 @@ class PieceSummary:
         both = replace(both, facts=facts, distinct=None, sample=sample, rates=rates)
         return replace(both, cover=cover_of(cover, self.columns))
 
+    def _check_alike(self, other: "PieceSummary") -> None:
+        """The same columns hold text, so that a bank is read alike whether or not its distinct rows are few."""
+        ours, theirs = self._text(), other._text()
+        for name in self.columns:
+            if (name in ours) != (name in theirs):
+                here, there = ("text", "numbers") if name in theirs else ("numbers", "text")
+                raise InputError(
+                    f"Column {quoted(name)} holds {here} in piece {other.place[0]} of the table (counted from 0), but "
+                    f"{there} before it; give it one type in all of them."
+                )
+
+    def _text(self) -> set[str]:
+        """The columns of text."""
+        if isinstance(self.distinct, GridCounts):
+            return set()
+        return {name for name in self.columns if is_text(self.frame[name])}
+
     def counted(self) -> "PieceSummary":
         """With the facts that counted rows tell."""
         if self.distinct is None or self.facts:
@@ -80,7 +101,7 @@ class PieceSummary:
         if self.distinct is None:
             return self
         frame, rates = _as_frame(self.distinct), rates_of(self.rows_per_task, self.n_rows)
-        rng = np.random.default_rng([self.seed, 4, *self.place])  # other rows, other draws
+        rng = np.random.default_rng(stream(self.seed, "sample of counted rows", *self.place))  # other rows, other draws
         drawn = rng.binomial(frame[WEIGHT].to_numpy(), rates[frame[TASK].to_numpy()])
         index = np.repeat(np.arange(len(drawn)), drawn)
         sample = frame[index].drop(WEIGHT)

@@ -18,6 +18,7 @@ from kdbirl.errors import InputError
 from kdbirl.limits import MEMORY_BYTES
 from kdbirl.planners.policy import Policy, Predictor, StepPredictor, as_policy, predicted_action
 from kdbirl.progress import Progress, Silent
+from kdbirl.random_streams import stream
 
 BYTES_OF_A_ROW = 26  # state, action, episode, two flags
 
@@ -77,7 +78,8 @@ def make_bank(
     table = as_rewards(
         [np.asarray(r) for r in rewards.values()] if names else np.atleast_2d(rewards), mdp.feature_names
     )
-    seeds = np.random.SeedSequence(whole_number(seed, "seed", 0)).generate_state(len(table)).tolist()
+    of_tasks = stream(whole_number(seed, "seed", 0), "training tasks")
+    seeds = of_tasks.generate_state(len(table), np.uint64).tolist()
     _check_rows(len(table) * whole_number(episodes, "episodes", 1), horizon)
     if isinstance(mdp, TabularMDP):
         demos = _tabular_tasks(mdp, table, seeds, episodes, horizon, temperature, noise, progress or Silent())
@@ -129,7 +131,7 @@ def _tabular(mdp: TabularMDP, policy: Any, episodes: int, horizon: int | None, s
     table = Policy.uniform(*sizes) if _is_random(policy) else as_policy(policy, *sizes)
     if table.steps is not None and limit > table.steps:
         raise InputError(f"The policy is for {table.steps} steps, but episodes have up to {limit}; lower the horizon.")
-    chance = np.random.default_rng(seed).random((episodes, 2 * limit + 1))
+    chance = np.random.default_rng(stream(seed, "tabular episodes")).random((episodes, 2 * limit + 1))
     state = _drawn(np.repeat(mdp.start[None], episodes, axis=0), chance[:, 0])
     active, rows = np.arange(episodes), []
     for step in range(limit):
@@ -171,7 +173,7 @@ def _drawn(chances: Float[np.ndarray, "k c"], uniform: Float[np.ndarray, " k"]) 
 
 def _actor(policy: Any, source: GymnasiumSource, seed: int) -> Callable[[Any, int], Any]:
     """A function from an observation and the step to one of the environment's own actions."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(stream(seed, "agent"))
     if _is_random(policy):
         return lambda observation, step: source.action(int(rng.integers(source.n_actions)))
     if isinstance(policy, StepPredictor):

@@ -94,7 +94,9 @@ def some_episodes(
         return rows[inside], np.repeat(key[low], RUN)[inside]
     label = table.column(episode)
     columns.check_filled(table, episode, label.is_null())
-    numbers = label.to_numpy() if label.dtype.is_integer() else columns.labels(table, episode).hash(seed).to_numpy()
+    whole = label.dtype.is_integer()
+    text = label if whole else columns.labels(table, episode).hash(seed)
+    numbers = text.cast(pl.UInt64, wrap_numerical=True).to_numpy()
     starts = np.flatnonzero(_differs(numbers))  # one for each run of rows of an episode, which mostly stand together
     sizes, key = np.diff(np.append(starts, height)), keys(numbers[starts], seed, 3)
     kept = key <= limit

@@ -27,24 +27,47 @@ def to_spec(coded: CodedRows) -> dict[str, Any]:
         "roles": asdict(coded.bank.roles),
         "codings": [asdict(coding) for coding in coded.codings],
         "rows_per_task": coded.rows_per_task.tolist(),
-        "checkpoint": coded.bank.checkpoint,
         "block_rows": coded.bank.block_rows,
     }
 
 
 def from_spec(
-    spec: dict[str, Any], names: tuple[str, ...], rewards: np.ndarray, reward_names: tuple[str, ...]
+    spec: dict[str, Any],
+    names: tuple[str, ...],
+    rewards: np.ndarray,
+    reward_names: tuple[str, ...],
+    checkpoint: str | None = None,
 ) -> CodedRows:
-    """The rows again; files that are gone, or are others now, are named."""
-    files = ParquetRows.of_files([(Path(path), hive) for path, hive in spec["files"]])
+    """The rows again; files that are gone, or are others now, are named.
+
+    A file says what to read and never where to write: `checkpoint` is the caller's, whatever the spec holds.
+    """
+    files = ParquetRows.of_files([(_place(path), hive) for path, hive in spec["files"]])
     roles = Roles(**{name: _tuple(value) for name, value in spec["roles"].items()})
     bank = StreamedBank(
-        files, roles, names, rewards, reward_names, checkpoint=spec["checkpoint"], block_rows=spec["block_rows"]
+        files, roles, names, rewards, reward_names, checkpoint=checkpoint, block_rows=spec["block_rows"]
     )
     if bank.fingerprint() != spec["fingerprint"]:
         raise FileProblem(f"{files.name}: these are not the rows that the model was fitted on; fit it again.")
     codings = tuple(Coding(**{name: _tuple(value) for name, value in coding.items()}) for coding in spec["codings"])
     return CodedRows(bank, codings, np.asarray(spec["rows_per_task"], dtype=np.int64))
+
+
+def _place(text: str) -> Path:
+    """An absolute path to a file that is there.
+
+    A relative path would mean another file in every working directory, and pyarrow takes one that is not there for an
+    address on a network (`s3:...`, `hdfs:...`). A pipe would hold the process for ever.
+    """
+    path = Path(text)
+    if not path.is_absolute():
+        raise FileProblem(
+            f"The training rows are given by the relative path {str(path)[:200]!r}, which could be any file; expected "
+            "an absolute one, as KDBIRL.save writes: fit the model again."
+        )
+    if not path.is_file():
+        raise FileProblem(f"{path}: there is no such file; the training rows of this model were in it.")
+    return path
 
 
 def _tuple(value: Any) -> Any:

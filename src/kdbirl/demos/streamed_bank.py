@@ -53,6 +53,9 @@ class StreamedBank:
     _summaries: dict[int, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
+        rows: Any = self.block_rows
+        if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
+            raise InputError(f"block_rows={rows!r} should be a whole number of rows, at least 1.")
         for name in self.roles.every_column:
             if name not in self.source.schema:
                 near = did_you_mean(name, self.source.schema)

@@ -129,7 +129,14 @@ def _looks_discrete(table: Table, name: str, values: Float[np.ndarray, " rows"],
 def _codes(
     table: Table, kind: str, name: str, values: Float[np.ndarray, " rows"], declared: int | None
 ) -> dict[str, Any]:
-    broken = (values != np.floor(values)) | (np.abs(values) >= LARGEST_CODE)
+    large = np.abs(values) >= LARGEST_CODE
+    if large.any():
+        row = columns.first_true(large)
+        raise InputError(
+            f"{table.place(row)}, column {name!r} is {table.column(name)[row]}; discrete {kind}s are told apart up to "
+            "2^53 alone: write numbers of that size as text that is not a number, such as 'a9007199254740993'."
+        )
+    broken = values != np.floor(values)
     if broken.any():
         row = columns.first_true(broken)
         raise InputError(

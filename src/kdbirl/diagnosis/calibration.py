@@ -20,10 +20,13 @@ from scipy.stats import chi2
 from kdbirl.diagnosis.weighted_draws import WeightedDraws, binomial_interval
 from kdbirl.errors import InputError
 from kdbirl.posterior.record import names_of
+from kdbirl.random_streams import stream
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 HEADLINE = 0.9  # the level that sentences and the report card speak of
 FAR_BELOW = 0.08  # of coverage: less than this is not called as promised, whatever the interval says
+FEWEST_POINTS = 20.0  # behind a posterior; with fewer, an error smaller than the gaps between them may not show
+LARGEST_SHOWN = 100.0  # z-scores beyond this come from a posterior without width, and say no more than that
 PER_BIN = 5  # expected truths in each bin of a rank histogram: fewer, and chi-square is no approximation
 MOST_BINS = 20
 
@@ -97,7 +100,8 @@ class Calibration:
     def _verdict(self, level: float, low: float, high: float) -> str:
         spread = float(np.sqrt(np.mean(self.z_scores**2)))
         if high < level:
-            return f"the posterior is over-confident, with typical errors of {spread:.2g} times its own sd"
+            times = f"{spread:.2g}" if spread < LARGEST_SHOWN else f"over {LARGEST_SHOWN:.0f}"
+            return f"the posterior is over-confident, with typical errors of {times} times its own sd"
         if low > level:
             return "the posterior is wider than it needs to be"
         if self.p_value < 0.01:
@@ -160,10 +164,16 @@ def calibrate_weighted(
     names: Sequence[str] = (),
     levels: Sequence[float | int] = LEVELS,
     seed: int = 0,
+    log_weights_of_truths: Any = None,
 ) -> Calibration:
-    """The same for points `(P, q)` that all tasks share, with log weights `(T, P)`; those of the prior are `(P,)`."""
+    """The same for points `(P, q)` that all tasks share, with log weights `(T, P)`; those of the prior are `(P,)`.
+
+    log_weights_of_truths `(T,)`: the log weights that the truths would have as points. With them, ranks are uniform for
+    calibrated posteriors however few points carry the weight (`WeightedDraws.ranks`).
+    """
     prior = None if log_prior_weights is None else WeightedDraws.shared(points, np.atleast_2d(log_prior_weights))
-    return _calibrated(truths, WeightedDraws.shared(points, log_weights), prior, names, levels, seed)
+    posterior = WeightedDraws.shared(points, log_weights, log_weights_of_truths)
+    return _calibrated(truths, posterior, prior, names, levels, seed)
 
 
 def _calibrated(
@@ -175,11 +185,11 @@ def _calibrated(
     seed: int,
 ) -> Calibration:
     truth, at = _checked(truths, posterior, prior), _checked_levels(levels)
-    ranks = posterior.ranks(truth, np.random.default_rng(seed))
+    ranks = posterior.ranks(truth, np.random.default_rng(stream(seed, "ranks")))
     # the interval of level L holds the truth exactly where its rank is in the middle L of (0, 1)
     inside = np.abs(ranks - 0.5)[None] <= at[:, None, None] / 2
     coverage, pooled = inside.mean(axis=1), inside.mean(axis=(1, 2))
-    means, sds = posterior.moments()
+    sds = posterior.moments()[1]
     contraction, sharpness = _worth(posterior, sds, prior, at)
     return Calibration(
         names_of(names, truth.shape[1], "names", default="w"),
@@ -190,7 +200,7 @@ def _calibrated(
         *binomial_interval(pooled, len(truth)),
         ranks,
         np.array([uniformity(column) for column in ranks.T]),
-        (means - truth) / np.maximum(sds, np.finfo(float).tiny),
+        posterior.z_scores(truth),
         contraction,
         sharpness,
         float(np.quantile(posterior.effective, 0.1)),

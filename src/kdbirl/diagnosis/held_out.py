@@ -11,11 +11,24 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from kdbirl.diagnosis.calibration import FEWEST_POINTS, Calibration, calibrate_weighted
 from kdbirl.diagnosis.plays import Plays
+from kdbirl.errors import InputError
+from kdbirl.likelihood.bandwidths import Bandwidths
 from kdbirl.likelihood.ckde import CKDE
 from kdbirl.likelihood.kernel_sums import padded_size
 from kdbirl.likelihood.reward_weights import log_reward_kernel
+from kdbirl.posterior.prior_points import prior_points
+from kdbirl.posterior.priors import Prior
 from kdbirl.precision import float64
+from kdbirl.progress import Progress, Silent
+from kdbirl.random_streams import stream
+
+FEWEST_REWARDS = 3  # distinct ones: with one task left out, two must remain
+POINTS = 512, 4096  # that stand for the prior at first: the fewest, where rows are many, and the usual number
+MORE_POINTS = 4  # times as many at each step, where posteriors are too narrow for them
+LARGEST_WORK = 1e10  # kernel-mixture terms: seconds
+LARGEST_TABLE = 2**23  # numbers in a table of points and tasks: 64 MB
 
 
 @dataclass(frozen=True)
@@ -77,7 +90,7 @@ class HeldOutTasks:
 
     def thinned(self, others: int, seed: int) -> "HeldOutTasks":
         """Each play against so many of its other tasks, drawn at random."""
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(stream(seed, "other tasks"))
         order = np.argsort(np.where(self.kept > 0, rng.random(self.kept.shape), np.inf), axis=1)
         chosen = np.zeros_like(self.kept)
         np.put_along_axis(chosen, order[:, :others], 1.0, axis=1)
@@ -105,6 +118,47 @@ class HeldOutTasks:
         fixed = numerator, denominator, jnp.asarray(self.index), jnp.asarray(self.counts), jnp.asarray(self.kept)
         results = [_all_plays(*fixed, jnp.asarray(b), jnp.asarray(own)) for b, own in reward_kernels]
         return np.stack([np.asarray(at) for at, _ in results]), np.stack([np.asarray(truth) for _, truth in results])
+
+    def calibration(self, widths: Bandwidths, power: float, names: tuple[str, ...]) -> Calibration:
+        """Of the posteriors of the plays: a posterior where nothing explains the rows is the prior."""
+        kernels = self.reward_kernels(np.array([widths.h_reward]))
+        at_points, at_truths = (power * part[0] for part in self.log_likelihoods(widths.h, kernels))
+        explained = np.isfinite(at_points).any(axis=1)
+        logs, own = np.where(explained[:, None], at_points, 0.0), np.where(explained, at_truths, 0.0)
+        even = np.zeros(len(self.points))
+        return calibrate_weighted(self.truths, self.points, logs, even, names, log_weights_of_truths=own)
+
+
+def calibrate_held_out(
+    ckde: CKDE,
+    plays: Plays,
+    prior: Prior,
+    widths: Bandwidths,
+    power: float,
+    n: int,
+    names: tuple[str, ...],
+    progress: Progress | None = None,
+) -> Calibration:
+    """Calibration of given bandwidths and power: each training task plays once, with n rows (or a typical task's).
+
+    Narrow posteriors fall between the points that stand for the prior: ever more are taken, until nine tasks of ten
+    have enough of them or the work is too large. The truth is one more point (`WeightedDraws.ranks`): posteriors that
+    stay too narrow are judged fairly, too.
+    """
+    if len(np.unique(ckde.task_rewards, axis=0)) < FEWEST_REWARDS:
+        raise InputError("Calibration leaves out one training task in turn, and needs at least three of them.")
+    tasks = np.flatnonzero(prior.contains(ckde.task_rewards))
+    played = int(min(n, np.median(plays.sizes[tasks])))
+    work = len(tasks) * played * ckde.n_tasks
+    largest = min(LARGEST_WORK / work, LARGEST_TABLE / ckde.n_tasks)
+    count = int(np.clip(largest, *POINTS))
+    while True:
+        (progress or Silent()).update("calibrate", 0, 1, f"{count} points")
+        held_out = HeldOutTasks.of(ckde, plays, tasks, played, 1, prior_points(prior, count))
+        found = held_out.calibration(widths, power, names)
+        if found.effective_draws >= FEWEST_POINTS or count * MORE_POINTS > largest:
+            return found
+        count *= MORE_POINTS
 
 
 def _filled(values: np.ndarray, width: int) -> np.ndarray:

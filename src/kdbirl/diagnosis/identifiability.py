@@ -4,12 +4,14 @@ For a Gaussian reward kernel on Euclidean distance the likelihood depends on R o
 inform at most K - 1 directions: an SVD of the centred rewards, exact. For other kernels the directions are spanned by
 gradients at prior draws (`reward_gradients`), with a stated tolerance. *Given* the informed directions, the others keep
 the prior's conditional: with an isotropic normal prior, and for single parameters under any prior with independent
-parameters, the posterior there is the prior; a box couples combinations of parameters to the rest.
+parameters, the posterior there is the prior. Any other prior (a box, Laplace) ties combinations of parameters to the
+rest: their marginals move with what is learnt elsewhere, by the prior's shape alone, and `beside` measures how far.
 
 The rank is an upper bound: tasks that behave alike inform less (`contraction`, `Identifiability.describe_with`).
 """
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,17 +21,20 @@ from jaxtyping import Float
 
 from kdbirl.diagnosis.next_task import NextTask, suggest_task
 from kdbirl.diagnosis.reward_gradients import reward_gradients
-from kdbirl.diagnosis.wording import complement_in_words, in_words, listed, readable_complement
+from kdbirl.diagnosis.wording import Phrase, axis_in_words, complement_in_words, listed, readable_complement
 from kdbirl.errors import InputError, did_you_mean
 from kdbirl.likelihood.ckde import CKDE
 from kdbirl.likelihood.distances import euclidean
 from kdbirl.likelihood.kernels import Categorical
 from kdbirl.posterior.priors import Prior
 from kdbirl.posterior.product_prior import CustomPrior
+from kdbirl.random_streams import stream
 
 PRIOR_DRAWS = 1024  # for the prior's spread, gradients and suggestions
 TOLERANCE = 1e-9  # singular values below this share of the gradients' size are rounding (kernels without closed form)
 MOST_LINES = 10  # informed directions described one by one
+MOST_MOVED = 3  # uninformed directions whose change is told
+WEAK_SHIFT = 0.3  # prior sds by which an uninformed mean moves before it is told; chance moves it by some 0.05
 WEAK_CONTRACTION = 0.1  # of the variance: an informed direction that narrows less has learnt nothing worth the name
 
 
@@ -41,7 +46,9 @@ class Identifiability:
     strengths `(rank,)`, descending: how many nats the log weight of a typical task moves (root mean square over tasks)
     when R moves one prior standard deviation along that direction.
     exact: by the closed form; otherwise numerically, with `TOLERANCE`. next_task: the task that would add most.
-    coupled: the prior ties uninformed directions to informed ones, so that they move with them (see above).
+    tied: of each uninformed direction, whether the prior ties it to informed ones, so that it moves with them (above).
+    changes `(phrases, 2)`: of each phrase for uninformed directions, the reduction in prior variance and the shift of
+    the mean in prior sds, in draws; zero where nothing is tied. None before `beside` has seen draws.
     """
 
     informed: Float[np.ndarray, "rank q"]
@@ -51,7 +58,8 @@ class Identifiability:
     n_tasks: int
     exact: bool
     next_task: NextTask | None = None
-    coupled: bool = False
+    tied: tuple[bool, ...] = ()
+    changes: Float[np.ndarray, "p 2"] | None = None
 
     def __post_init__(self) -> None:
         both = np.concatenate([self.informed, self.uninformed])
@@ -62,6 +70,33 @@ class Identifiability:
     def rank(self) -> int:
         """How many directions are informed, from 0 to q."""
         return len(self.informed)
+
+    @property
+    def coupled(self) -> bool:
+        """Whether an uninformed direction moves with the informed ones."""
+        return any(self.tied)
+
+    def beside(self, draws: Float[np.ndarray, "n q"], prior_draws: Float[np.ndarray, "p q"]) -> "Identifiability":
+        """The same, with what became of the uninformed directions in these draws; unchanged without prior draws."""
+        if not len(prior_draws):
+            return self
+        changes, row = np.zeros((len(self._kept), 2)), 0
+        for change, phrase in zip(changes, self._kept, strict=True):
+            if any(self.tied[row : row + len(phrase.rows)]):
+                change[:] = _change(draws @ phrase.rows.T, prior_draws @ phrase.rows.T)
+            row += len(phrase.rows)
+        same = copy(self)  # with its phrases
+        object.__setattr__(same, "changes", changes)
+        return same
+
+    @property
+    def moved(self) -> list[str]:
+        """What the prior's shape alone did to uninformed directions, the largest change first."""
+        if self.changes is None:
+            return []
+        size = np.maximum(np.abs(self.changes[:, 0]) / WEAK_CONTRACTION, self.changes[:, 1] / WEAK_SHIFT)
+        order = [int(i) for i in np.argsort(-size, kind="stable") if size[i] >= 1]
+        return [_changed(self._kept[i].words, *self.changes[i]) for i in order]
 
     @property
     def suggested_reward(self) -> Float[np.ndarray, " q"] | None:
@@ -91,12 +126,16 @@ class Identifiability:
         if not self.rank:
             return f"{tasks} none of the {q} reward directions: the posterior is the prior, whatever the expert does."
         verb = "keeps its" if q - self.rank == 1 else "keep their"
-        kept = ", and ".join(listed(part) for part in self._kept_in_words if part)
+        parts = [[phrase.words for phrase in self._kept if phrase.single == single] for single in (True, False)]
+        kept = ", and ".join(listed(part) for part in parts if part)
         given = ", given the informed ones" if self.coupled else ""
-        return f"{tasks} {self.rank} of {q} reward directions; {kept} {verb} prior{given}, whatever the expert does."
+        found = f"{tasks} {self.rank} of {q} reward directions; {kept} {verb} prior{given}, whatever the expert does."
+        if not self.moved:
+            return found
+        return f"{found} By the prior's shape alone, {listed(self.moved, MOST_MOVED)}."
 
     @cached_property  # a thousand posteriors over one bank say it
-    def _kept_in_words(self) -> tuple[list[str], list[str]]:
+    def _kept(self) -> list[Phrase]:
         return complement_in_words(self.informed, self.names)
 
     @property
@@ -107,7 +146,7 @@ class Identifiability:
     def describe(self) -> list[str]:
         """Lines for a terminal: the finding, the informed directions by strength, what would help."""
         found = [
-            f"informed: {in_words(direction, self.names)} ({strength:.2g} nats per prior sd)"
+            f"informed: {axis_in_words(direction, self.names)} ({strength:.2g} nats per prior sd)"
             for direction, strength in zip(self.informed, self.strengths, strict=True)
         ]
         lines = [self.sentence, *_shortened(found)]
@@ -117,10 +156,10 @@ class Identifiability:
 
     def describe_with(self, draws: Float[np.ndarray, "n q"], prior_draws: Float[np.ndarray, "p q"]) -> list[str]:
         """Lines given a posterior: how much it narrowed along the informed directions, turned to where it did most."""
-        lines = [self.sentence]
+        lines = [self.beside(draws, prior_draws).sentence]
         if self.rank:
             values, directions = principal_contractions(draws, prior_draws, self.informed)
-            found = [_narrowed(v, in_words(d, self.names)) for v, d in zip(values, directions, strict=True)]
+            found = [_narrowed(v, axis_in_words(d, self.names)) for v, d in zip(values, directions, strict=True)]
             lines += _shortened(found)
         return lines if self.next_task is None else [*lines, self.next_task.sentence]
 
@@ -132,7 +171,8 @@ class Identifiability:
             "tasks": self.n_tasks,
             "informed": self.informed.tolist(),
             "uninformed": self.uninformed.tolist(),
-            "uninformed_in_words": [phrase for part in self._kept_in_words for phrase in part],
+            "uninformed_in_words": [phrase.words for phrase in self._kept],
+            "uninformed_contractions": None if self.changes is None else self.changes[:, 0].tolist(),
             "strengths": self.strengths.tolist(),
             "keeps_prior": list(self.keeps_prior()),
             "exact": self.exact,
@@ -143,7 +183,7 @@ class Identifiability:
 
 def identify(ckde: CKDE, prior: Prior, names: Sequence[str], h_reward: float, seed: int = 0) -> Identifiability:
     """What a bank can say, before any expert. `prior` is spelled out for the q parameters (`prior.for_parameters`)."""
-    draws = prior.sample(np.random.default_rng(seed), PRIOR_DRAWS)
+    draws = prior.sample(np.random.default_rng(stream(seed, "prior to compare")), PRIOR_DRAWS)
     closed = ckde.informed_directions()
     if closed is not None:
         slopes = (ckde.task_rewards - ckde.task_rewards.mean(axis=0)) / h_reward**2
@@ -164,18 +204,44 @@ def identify(ckde: CKDE, prior: Prior, names: Sequence[str], h_reward: float, se
         n_tasks=ckde.n_tasks,
         exact=closed is not None,
         next_task=task,
-        coupled=_coupled(prior, informed, uninformed),
+        tied=_tied(prior, informed, uninformed),
     )
 
 
-def _coupled(prior: Prior, informed: Float[np.ndarray, "rank q"], uninformed: Float[np.ndarray, "u q"]) -> bool:
-    """Whether the prior lets what is learnt about the informed directions move the others."""
-    if not len(informed) or not len(uninformed):
-        return False
+def _tied(
+    prior: Prior, informed: Float[np.ndarray, "rank q"], uninformed: Float[np.ndarray, "u q"]
+) -> tuple[bool, ...]:
+    """Of each uninformed direction, whether the prior lets what is learnt about the informed ones move it."""
+    combined = (np.abs(uninformed) > 1e-9).sum(axis=1) > 1
     if prior.normal is not None:
-        return not np.allclose((informed * prior.normal[1] ** 2) @ uninformed.T, 0.0, atol=1e-9)
-    single = (np.abs(uninformed) > 1e-9).sum(axis=1) == 1
-    return isinstance(prior, CustomPrior) or not single.all()
+        return tuple((combined & (np.abs((informed * prior.normal[1] ** 2) @ uninformed.T) > 1e-9).any()).tolist())
+    return tuple(((combined | isinstance(prior, CustomPrior)) & bool(len(informed))).tolist())
+
+
+def _change(draws: Float[np.ndarray, "n d"], prior_draws: Float[np.ndarray, "p d"]) -> tuple[float, float]:
+    """Reduction in the prior's variance, summed over directions, and the shift of the mean in prior sds."""
+    spread = float(prior_draws.var(axis=0).sum())
+    if not spread > 0:
+        return 0.0, 0.0
+    shift = float(np.linalg.norm(draws.mean(axis=0) - prior_draws.mean(axis=0)))
+    return 1 - float(draws.var(axis=0).sum()) / spread, shift / spread**0.5
+
+
+def _changed(words: str, fallen: float, shift: float) -> str:
+    """`the variance of a - b fell by 94 % (its mean moved by 0.8 prior sds)`, as far as these are worth the words."""
+    if abs(fallen) < WEAK_CONTRACTION:
+        return f"the mean of {words} moved by {shift:.2g} prior sds"
+    mean = f" (its mean moved by {shift:.2g} prior sds)" if shift >= WEAK_SHIFT else ""
+    if fallen <= -1:
+        return f"the variance of {words} grew to {1 - fallen:.2g} times the prior's{mean}"
+    return f"the variance of {words} {'fell' if fallen > 0 else 'rose'} by {100 * abs(fallen):.3g} %{mean}"
+
+
+def kept_words(fallen: float) -> str:
+    """What a picture says of an uninformed direction whose variance fell by this share."""
+    if abs(fallen) < WEAK_CONTRACTION:
+        return "keeps the prior"
+    return f"{fallen:.0%}, by the prior's shape" if fallen > 0 else "wider, by the prior's shape"
 
 
 def _span(

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from kdbirl.diagnosis.wording import in_words, reward_in_words
+from kdbirl.diagnosis.wording import axis_in_words, reward_in_words
 from kdbirl.likelihood.distances import Distance
 from kdbirl.posterior.priors import Prior
 from kdbirl.precision import float64
@@ -87,7 +87,7 @@ def _new_direction(
     rest = "every direction would then be informed" if not left else f"{left} would still keep the prior"
     sentence = (
         f"A training task with the reward {reward_in_words(reward, names)} would inform one direction more, "
-        f"{in_words(direction, names)}; {rest}."
+        f"{axis_in_words(direction, names)}; {rest}."
     )
     return NextTask(reward, direction, size / spread if spread > 0 else 0.0, sentence)
 

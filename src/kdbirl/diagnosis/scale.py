@@ -1,7 +1,8 @@
 """Direction and size of w, apart: optimal behaviour is the same for w and for 2 w, so it never reveals the size.
 
-With unit vectors u_i = w_i / |w_i| of the draws, the mean resultant direction is mean(u) / |mean(u)| and its length
-|mean(u)|, from 0 (all directions) to 1 (one direction), is the concentration.
+The direction is that of the mean, mean(w) / |mean(w)|: its signs are those of the means that are printed beside it, and
+a plan for the mean reward is the best one under the draws. With u_i = w_i / |w_i|, the length |mean(u)| is the
+concentration, from 0 (all directions) to 1 (one direction).
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from kdbirl.diagnosis.wording import in_words
+from kdbirl.diagnosis.wording import direction_in_words
 from kdbirl.errors import InputError
 
 LEVEL = 0.9
@@ -22,7 +23,7 @@ LEVEL = 0.9
 class ScaleAndDirection:
     """Posterior of |w| and of w / |w|.
 
-    sizes `(3,)`: 5 %, 50 % and 95 % quantiles of |w|. direction `(q,)`: the mean resultant direction.
+    sizes `(3,)`: 5 %, 50 % and 95 % quantiles of |w|. direction `(q,)`: the mean's, of length 1.
     concentration: from 0 to 1. angle: degrees from `direction` within which 90 % of the draws lie (180 is anywhere).
     size_contraction: 1 - var(log |w|) / var(log |w|) under the prior; None without prior draws.
     prior_angle: the same angle for prior draws about *their* mean direction.
@@ -41,10 +42,10 @@ class ScaleAndDirection:
         """The two findings."""
         before = "" if self.prior_angle is None else f" (in the prior {self.prior_angle:.0f})"
         low, middle, high = self.sizes
+        direction = direction_in_words(self.direction, self.names)
         return (
             f"Direction of the reward: 90 % of the draws lie within {self.angle:.0f} degrees{before} of "
-            f"{in_words(self.direction, self.names)}; size |w|: {middle:.3g} ({low:.3g} to {high:.3g}), which optimal "
-            "behaviour does not reveal."
+            f"{direction}; size |w|: {middle:.3g} ({low:.3g} to {high:.3g}), which optimal behaviour does not reveal."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -67,7 +68,7 @@ def scale_and_direction(
     sizes = np.linalg.norm(draws, axis=1)
     if not (sizes > 0).any():
         raise InputError("scale_and_direction: every draw is zero, so there is no direction.")
-    direction, concentration, angle = _resultant(draws)
+    direction, concentration, angle = _towards_mean(draws)
     fallen = before = None
     if prior_draws is not None and len(prior_draws):
         spread, before = _of_prior(np.ascontiguousarray(prior_draws).tobytes(), prior_draws.shape[1])
@@ -81,15 +82,15 @@ def _of_prior(draws: bytes, q: int) -> tuple[float, float]:
     """The variance of the log lengths of draws, given as their bytes, and the angle that holds 90 % of them."""
     prior_draws = np.frombuffer(draws).reshape(-1, q)
     lengths = np.linalg.norm(prior_draws, axis=1)
-    return float(np.log(lengths[lengths > 0]).var()), _resultant(prior_draws)[2]
+    return float(np.log(lengths[lengths > 0]).var()), _towards_mean(prior_draws)[2]
 
 
-def _resultant(draws: Float[np.ndarray, "n q"]) -> tuple[Float[np.ndarray, " q"], float, float]:
-    """Mean direction, its resultant length, and the angle in degrees that holds 90 % of the draws."""
+def _towards_mean(draws: Float[np.ndarray, "n q"]) -> tuple[Float[np.ndarray, " q"], float, float]:
+    """The mean's direction, the concentration, and the angle in degrees that holds 90 % of the draws."""
     lengths = np.linalg.norm(draws, axis=1)
     units = draws[lengths > 0] / lengths[lengths > 0, None]
-    mean = units.mean(axis=0)
+    mean = draws.mean(axis=0)
     length = float(np.linalg.norm(mean))
     direction = mean / length if length > 0 else units[0]
     angles = np.degrees(np.arccos(np.clip(units @ direction, -1, 1)))
-    return direction, length, float(np.quantile(angles, LEVEL))
+    return direction, float(np.linalg.norm(units.mean(axis=0))), float(np.quantile(angles, LEVEL))

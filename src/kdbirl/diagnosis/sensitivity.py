@@ -1,7 +1,7 @@
 """Sensitivity: would the posterior be another one, had the bandwidths, the power or the prior been chosen otherwise?
 
-Each is made smaller and larger by a factor, one at a time. For each parameter the shift of the mean, in standard
-deviations of the posterior as fitted, and the ratio of standard deviations.
+Each is made smaller and larger by a factor, one at a time (`Prior.widened` has the rule for priors). For each parameter
+the shift of the mean, in standard deviations of the posterior as fitted, and the ratio of standard deviations.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,8 +13,6 @@ from jaxtyping import Bool, Float
 
 from kdbirl.diagnosis.calibration import plain, shortened
 from kdbirl.errors import InputError
-from kdbirl.posterior.priors import Beta, Laplace, Normal, Prior, TruncatedNormal, Uniform
-from kdbirl.posterior.product_prior import Product
 from kdbirl.posterior.result import Posterior
 
 FACTOR = 2.0  # named bandwidth rules differ by about this much from each other
@@ -136,8 +134,8 @@ def sensitivity(
 ) -> Sensitivity:
     """Posteriors under changed settings, from `build(change)`, beside the one as fitted.
 
-    `build` raises an `InputError` for a change that makes no sense (a prior that cannot be widened): it is skipped, and
-    the reason kept.
+    `build` raises an `InputError` for a change that makes no sense (a bandwidth that reaches no row): it is skipped,
+    and the reason kept.
     """
     asked = one_at_a_time() if changes is None else tuple(changes)
     posteriors, labels, skipped = [fitted if fitted is not None else build(Change())], [], []
@@ -156,26 +154,6 @@ def sensitivity(
 def _summary(posterior: Posterior) -> Float[np.ndarray, "4 q"]:
     flat = posterior.flat
     return np.stack([flat.mean(axis=0), flat.std(axis=0), *np.quantile(flat, INTERVAL, axis=0)])
-
-
-def widened(prior: Prior, factor: float | int) -> Prior:
-    """The prior with the same centre and its spread multiplied: a box grows about its middle, bounds elsewhere stay."""
-    if isinstance(prior, Uniform):
-        low, high = np.asarray(prior.low, float), np.asarray(prior.high, float)
-        middle, half = (low + high) / 2, factor * (high - low) / 2
-        return Uniform(middle - half, middle + half)
-    if isinstance(prior, Normal | TruncatedNormal):
-        return replace(prior, sd=factor * np.asarray(prior.sd, float))
-    if isinstance(prior, Laplace):
-        return replace(prior, scale=factor * np.asarray(prior.scale, float))
-    if isinstance(prior, Beta):  # a + b + 1 is what divides the variance; the mean a / (a + b) stays
-        a, b = np.asarray(prior.a, float), np.asarray(prior.b, float)
-        total = np.maximum((a + b + 1) / factor**2 - 1, 1e-3)
-        return replace(prior, a=a / (a + b) * total, b=b / (a + b) * total)
-    if isinstance(prior, Product):
-        rest = None if prior.otherwise is None else widened(prior.otherwise, factor)
-        return replace(prior, priors=tuple(widened(part, factor) for part in prior.priors), otherwise=rest)
-    raise InputError(f"the prior {prior.describe()} has no width that could be changed")
 
 
 def _times(ratio: float) -> str:

@@ -25,6 +25,7 @@ from kdbirl.likelihood.distinct import distinct_rows
 from kdbirl.likelihood.kernel_sums import task_log_sums
 from kdbirl.likelihood.kernels import PairKernel
 from kdbirl.progress import Progress
+from kdbirl.random_streams import stream
 
 FEWEST_ROWS = 5.0  # effective training rows behind an expert row
 LOWEST_SHARE = 0.001  # quantile of the training rows' own densities
@@ -185,7 +186,7 @@ def training_densities(ckde: CKDE, h: Float[np.ndarray, " parts"], seed: int) ->
     if ckde.n_tasks < 2:
         return np.zeros(0)
     size = int(np.clip(MOST_PAIRS // len(ckde.rows), FEWEST_SAMPLED, MOST_SAMPLED))
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(stream(seed, "training densities"))
     chosen = rng.choice(len(ckde.rows), size, p=ckde.weights / ckde.weights.sum())
     distinct, index = np.unique(chosen, return_inverse=True)
     table = task_log_sums(ckde.rows[distinct], ckde.rows, ckde.weights, ckde.tasks, ckde.n_tasks, ckde.kernel, h)

@@ -1,6 +1,7 @@
 """Subspaces of the reward parameters in the user's own names: "r2, r3 and r0 + r1 (their sum)"."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -43,36 +44,58 @@ def _blocks(informed: Float[np.ndarray, "r q"]) -> list[tuple[Int[np.ndarray, " 
     return sorted(found, key=lambda item: (len(item[0]) > 1, int(item[0][0])))
 
 
-def complement_in_words(informed: Float[np.ndarray, "r q"], names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The complement's directions: single parameters, and combinations, of which tangled ones share one phrase."""
-    single, combined = [], []
+class Phrase(NamedTuple):
+    """Directions in words: one parameter, one combination, or several that are too tangled to be told apart."""
+
+    words: str
+    rows: Float[np.ndarray, "d q"]
+    single: bool
+
+
+def complement_in_words(informed: Float[np.ndarray, "r q"], names: Sequence[str]) -> list[Phrase]:
+    """The complement's directions, in the order of `readable_complement`: single parameters, then combinations."""
+    found = []
     for block, basis in _blocks(informed):
-        own = [names[int(j)] for j in block]
-        reduced = _reduced(basis)
-        if len(block) == 1:
-            single += own
-        elif len(basis) == 1 or (len(basis) <= MOST_TERMS and (reduced != 0).sum(axis=1).max() <= MOST_TERMS):
-            combined += [in_words(row, own) for row in reduced]
+        own, reduced = [names[int(j)] for j in block], _reduced(basis)
+        placed = np.zeros((len(basis), len(names)))
+        placed[:, block] = reduced
+        if len(basis) == 1 or (len(basis) <= MOST_TERMS and (reduced != 0).sum(axis=1).max() <= MOST_TERMS):
+            found += [Phrase(axis_in_words(row[block], own), row[None], len(block) == 1) for row in placed]
         else:
-            combined.append(f"{len(basis)} combinations of {listed(own)}")
-    return single, combined
+            found.append(Phrase(f"{len(basis)} combinations of {listed(own)}", placed, False))
+    return found
 
 
-def in_words(direction: Float[np.ndarray, " q"], names: Sequence[str]) -> str:
-    """One direction as a sum of named parameters; its sign is free, so the first coefficient is positive."""
+def axis_in_words(axis: Float[np.ndarray, " q"], names: Sequence[str]) -> str:
+    """A line through the origin, whose sign is free: the first coefficient that is written is positive."""
+    return direction_in_words(axis_sign(axis) * axis, names)
+
+
+def axis_sign(axis: Float[np.ndarray, " q"]) -> float:
+    """The sign with which an axis is written; a picture beside the words takes the same."""
+    return float(np.sign(axis[_terms(axis)[0]]))
+
+
+def direction_in_words(direction: Float[np.ndarray, " q"], names: Sequence[str]) -> str:
+    """One direction as a sum of named parameters, with its own signs."""
+    size, terms = np.abs(direction), _terms(direction)
+    own = [names[int(j)] for j in terms]
+    if len(terms) == (size > EVEN * size.max()).sum() and np.ptp(size[terms]) <= EVEN * size.max():
+        return _even(np.sign(direction[terms]), own)
+    if len(terms) == 1:  # a single coefficient's size says nothing
+        return f"{_written(np.sign(direction[terms]), own)} (nearly alone)"
+    smaller = int((size > UNSHOWN * size.max()).sum()) - len(terms)
+    return _written(direction[terms], own) + (f" and {smaller} smaller terms" if smaller else "")
+
+
+def _terms(direction: Float[np.ndarray, " q"]) -> Int[np.ndarray, " t"]:
+    """The parameters that are written: all of them if their coefficients are equal, otherwise the largest."""
     size = np.abs(direction)
     present = np.flatnonzero(size > EVEN * size.max())
-    if len(present) == 1:
-        return names[int(present[0])]
     if np.ptp(size[present]) <= EVEN * size.max():
-        signs = np.sign(direction[present]) * np.sign(direction[present[0]])
-        return _even(signs, [names[int(j)] for j in present])
+        return present
     shown = present[size[present] > UNSHOWN * size.max()]
-    largest = np.sort(shown[np.argsort(-size[shown], kind="stable")[:MOST_TERMS]])
-    if len(shown) == 1:
-        return f"{names[int(shown[0])]} (nearly alone)"
-    written = _written(direction[largest] * np.sign(direction[largest[0]]), [names[int(j)] for j in largest])
-    return written if len(shown) <= MOST_TERMS else f"{written} and {len(shown) - MOST_TERMS} smaller terms"
+    return np.sort(shown[np.argsort(-size[shown], kind="stable")[:MOST_TERMS]])
 
 
 def _written(coefficients: Float[np.ndarray, " p"], names: Sequence[str]) -> str:
@@ -85,8 +108,10 @@ def _written(coefficients: Float[np.ndarray, " p"], names: Sequence[str]) -> str
 
 
 def _even(signs: Float[np.ndarray, " p"], names: Sequence[str]) -> str:
-    if (signs > 0).all() and len(names) > MOST_TERMS:
-        return f"the sum of {listed(names)}"
+    if len(names) == 1:
+        return _written(signs, names)
+    if len(names) > MOST_TERMS and (signs == signs[0]).all():
+        return f"{'minus ' if signs[0] < 0 else ''}the sum of {listed(names)}"
     if len(names) > MOST_TERMS:
         minus = [name for name, sign in zip(names, signs, strict=True) if sign < 0]
         plus = [name for name, sign in zip(names, signs, strict=True) if sign > 0]
@@ -94,7 +119,7 @@ def _even(signs: Float[np.ndarray, " p"], names: Sequence[str]) -> str:
     written = _written(signs, names)
     if (signs > 0).all():
         return f"{written} (their sum)"
-    return f"{written} (their difference)" if len(names) == 2 else written
+    return f"{written} (their difference)" if len(names) == 2 and signs[0] > 0 > signs[1] else written
 
 
 def _reduced(basis: Float[np.ndarray, "u b"]) -> Float[np.ndarray, "u b"]:

@@ -12,6 +12,7 @@ import numpy as np
 from kdbirl.envs.base import TabularMDP
 from kdbirl.envs.steps import Steps
 from kdbirl.errors import InputError
+from kdbirl.random_streams import stream
 
 Act = Callable[[Any, int], Any]  # an observation, as the environment gives it, and the step -> an action of its space
 
@@ -103,8 +104,13 @@ class GymnasiumSource:
         return code
 
     def steps(self, act: Act, episodes: int, horizon: int | None, seed: int) -> Steps:
-        """Let `act(observation, step)` play episodes of at most `horizon` steps (None: until they end)."""
-        rows = [row for episode in range(episodes) for row in self._episode(act, episode, horizon, seed)]
+        """Let `act(observation, step)` play episodes of at most `horizon` steps (None: until they end).
+
+        The environment is reset once, with a number made from `seed` and not with `seed`: an agent that has made its
+        own generator from the same seed would otherwise act by the very numbers that move the world.
+        """
+        own = int(stream(seed, "world").generate_state(1)[0] >> 1)  # 31 bits: some environments take no more
+        rows = [row for episode in range(episodes) for row in self._episode(act, episode, horizon, own)]
         states, actions, numbers, rewards, terminated, truncated = zip(*rows, strict=True)
         discrete = self.n_states is not None
         return Steps(

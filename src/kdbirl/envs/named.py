@@ -81,13 +81,28 @@ def _simulated(text: str, discount: float | None, horizon: int | None) -> "Sepsi
     )
 
 
-def _gymnasium(text: str, discount: float | None, horizon: int | None) -> TabularMDP:
+def module_to_import(text: str) -> str | None:
+    """The Python module that Gymnasium imports to make a world of this name (`module:World-v0`), if any."""
+    text = text.strip()
+    name = text.partition(":")[0].strip()
+    if name in GRIDS or name.removesuffix(OUTCOME) in (SEPSIS, SIMULATED):
+        return None
+    module, colon, _ = _id_and_features(text)[0].partition(":")
+    return module if colon else None
+
+
+def _id_and_features(text: str) -> tuple[str, str]:
     """Gymnasium's own ids may have a colon too (module:id), so only what follows a known id is the features' name."""
     import gymnasium
 
     name, colon, features = text.rpartition(":")
     if not colon or (name not in gymnasium.registry and features not in toy_text.FEATURES):
-        name, features = text, toy_text.FEATURES[0]
+        return text, toy_text.FEATURES[0]
+    return name, features
+
+
+def _gymnasium(text: str, discount: float | None, horizon: int | None) -> TabularMDP:
+    name, features = _id_and_features(text)
     env = _made(name)
     try:
         GymnasiumSource(env)  # refuses continuous actions in its own words

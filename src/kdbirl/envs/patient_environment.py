@@ -62,7 +62,8 @@ class PatientEnvironment(gymnasium.Env[Any, Any]):
         return seen, reward, bool(outcome.terminated[0]), bool(outcome.truncated[0]), info
 
     def _key(self) -> Any:
-        return jax.random.key(int(self.np_random.integers(2**31)), impl="threefry2x32")
+        words = jnp.asarray(self.np_random.integers(2**32, size=2, dtype=np.uint32))
+        return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
 def _weights(reward: Any, simulator: Simulator) -> np.ndarray:

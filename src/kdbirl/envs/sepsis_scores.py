@@ -175,8 +175,9 @@ def _lods(c: Compare) -> Array:
     brain = c.at_most("gcs", 13.0) + 2 * c.at_most("gcs", 8.0) + 2 * c.at_most("gcs", 5.0)
     bun = [c.at_least("bun", cut) for cut in (17.0, 28.0, 56.0)]
     urine = [c.below("urine", cut) for cut in (750.0, 500.0)]
-    kidneys = any_of(c.at_least("creatinine", 1.2), bun[0], urine[0])
-    kidneys = kidneys + 2 * any_of(c.at_least("creatinine", 1.6), bun[1], urine[0]) + 2 * any_of(bun[2], urine[1])
+    moderate = urine[0], c.at_least("urine", 10_000.0)  # too little, or 10 L and more
+    kidneys = any_of(c.at_least("creatinine", 1.2), bun[0], *moderate)
+    kidneys = kidneys + 2 * any_of(c.at_least("creatinine", 1.6), bun[1], *moderate) + 2 * any_of(bun[2], urine[1])
     lungs = c.at_least("vent", 0.5) * (1 + 2 * c.below("pao2_fio2", 150.0))
     few = c.below("wbc", 2.5), c.below("platelets", 50.0), c.at_least("wbc", 50.0)
     blood = any_of(*few) + 2 * c.below("wbc", 1.0)

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from kdbirl.envs.base import TabularMDP
-from kdbirl.envs.named import GRIDS, SEPSIS, SIMULATED, named_world, without_a_table
+from kdbirl.envs.named import module_to_import, named_world, without_a_table
 from kdbirl.envs.world import World
 from kdbirl.errors import FileProblem, InputError
 from kdbirl.reading import read_json
 
 LARGEST = 1e300
-KNOWN = (*GRIDS, SEPSIS, SIMULATED)  # what may stand before a colon without being a module
 EXPECTED = "expected a world.json written by `kdbirl demos`"
 
 
@@ -38,8 +37,8 @@ class WorldFile:
 
         Gymnasium imports the module in an id such as `module:World-v0`. A file does not choose what is run.
         """
-        module, colon, _ = self.env.partition(":")
-        if colon and module not in KNOWN and not (module in sys.modules or _is_registered(module)):
+        module = module_to_import(self.env)
+        if module is not None and module not in sys.modules:
             raise InputError(
                 f"{self.env[:80]!r} names a world of the Python module {module[:80]!r}; a file does not choose what "
                 "is imported: import that module first, if you trust it."
@@ -100,9 +99,3 @@ def _checked(content: dict[str, Any], place: Path) -> WorldFile:
 def _is_number(value: Any) -> bool:
     """Finite, and within what a double can hold: JSON has whole numbers of any length."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
-
-
-def _is_registered(name: str) -> bool:
-    import gymnasium
-
-    return name in gymnasium.registry

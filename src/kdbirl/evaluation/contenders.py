@@ -19,6 +19,7 @@ from kdbirl.features import FeatureMap, Function, Standardize
 from kdbirl.planners.policy import Policy
 from kdbirl.posterior.priors import Prior
 from kdbirl.posterior.result import Posterior
+from kdbirl.random_streams import stream
 
 CHAINS = 4  # of samplers that have chains; they share the budget's draws
 FEW_STATES = 200  # in worlds with more, BIRL reads Q* from a shared table instead of planning for every reward
@@ -100,7 +101,7 @@ class PriorAlone:
     def posterior(self, expert: Demonstrations, seed: int = 0) -> Posterior:
         """The prior's draws, whatever the expert does."""
         mdp, prior = self.setting.mdp, self.setting.prior
-        draws = prior.sample(np.random.default_rng([seed, 5]), self.setting.budget.draws)
+        draws = prior.sample(np.random.default_rng(stream(seed, "draws of the prior alone")), self.setting.budget.draws)
         return Posterior(draws[None], mdp.feature_names, method="Prior", sampler="Exact", seed=seed)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from kdbirl.diagnosis.calibration import Calibration
 from kdbirl.diagnosis.identifiability import Identifiability
 from kdbirl.diagnosis.leave_one_out import LeaveOneOut, leave_one_out
+from kdbirl.diagnosis.loto import why_not
 from kdbirl.diagnosis.predictive import Predictive, predict_occupancy
 from kdbirl.diagnosis.scale import ScaleAndDirection, scale_and_direction
 from kdbirl.diagnosis.sensitivity import Sensitivity
@@ -14,7 +15,9 @@ from kdbirl.diagnosis.support import Support, assess_support
 from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError
 from kdbirl.evaluation.policy_classes import PolicyClasses, policy_classes
+from kdbirl.methods.bandwidth_choice import Choice
 from kdbirl.methods.diagnosed import with_findings
+from kdbirl.methods.fitted import Fitted
 from kdbirl.methods.kdbirl import KDBIRL
 from kdbirl.posterior.result import Posterior
 from kdbirl.progress import Progress
@@ -82,7 +85,8 @@ def diagnose(
     kept = choice.loto.calibration if choice.loto is not None else None
     calibration = model.calibration(n, progress) if calibrate else kept
     moved = model.sensitivity(posterior, progress=progress) if sensitivity else None
-    judged = with_findings(posterior, identifiability, support, calibration, choice, moved)
+    possible, predictive = why_not(fitted.ckde, fitted.prior) is None, _predictive(fitted, choice, posterior)
+    judged = with_findings(posterior, identifiability, support, calibration, choice, moved, possible, predictive)
     study = (
         plan_study(fitted.ckde, fitted.choices.plays, fitted.prior, widths, n, posterior.names, 0, progress)
         if plan
@@ -93,7 +97,7 @@ def diagnose(
         identifiability,
         support,
         scale_and_direction(posterior.flat, posterior.names, posterior.prior_draws),
-        _predictive(fitted.ckde, posterior),
+        predictive,
         _left_out(posterior),
         calibration,
         moved,
@@ -102,13 +106,15 @@ def diagnose(
     )
 
 
-def _predictive(ckde: Any, posterior: Posterior) -> Predictive | None:
+def _predictive(fitted: Fitted, choice: Choice, posterior: Posterior) -> Predictive | None:
     """None for p(a | s, R), which predicts no states."""
-    if ckde.conditional != "state-action":
+    if fitted.ckde.conditional != "state-action":
         return None
     return predict_occupancy(
-        ckde,
-        float(posterior.h_reward or 0.0),
+        fitted.ckde,
+        choice.bandwidths.h,
+        choice.bandwidths.h_reward,
+        fitted.choices.plays,
         posterior.flat,
         posterior.expert_features,
         posterior.feature_names,

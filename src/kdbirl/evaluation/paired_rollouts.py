@@ -19,11 +19,11 @@ from kdbirl.planners.simulated_episodes import (
     Episodes,
     Played,
     blocks,
-    chances_of,
     check_actions,
     compiled,
     compiled_for_many,
     episode_steps,
+    evaluation_chances,
 )
 from kdbirl.precision import float64
 from kdbirl.progress import Progress
@@ -64,7 +64,7 @@ class Pairs:
     ) -> None:
         self.simulator, self.mixing = simulator, mixing
         self.episodes = Episodes(simulator, episodes, episode_steps(simulator, horizon))
-        self.chances = chances_of(seed, self.episodes.steps)
+        self.chances = evaluation_chances(seed, self.episodes.steps)
 
     def of(self, policy: Any) -> Played:
         """What one policy collects. A program of its own is not kept: it would keep the policy in memory."""

@@ -76,6 +76,15 @@ class Comparison:
         return tabular_world(self.env, self.discount)
 
     @cached_property
+    def world_fingerprint(self) -> str:
+        """A hash of the world's numbers: a name, such as a Gymnasium id of the user's, does not fix them."""
+        world, digest = self.world, sha256()
+        phi = np.empty(0) if world.features is None else world.features
+        for part in (world.transitions, world.start, world.terminal, phi, np.array(world.discount)):
+            digest.update(f"{part.dtype}{part.shape}".encode() + np.ascontiguousarray(part).tobytes())
+        return digest.hexdigest()[:16]
+
+    @cached_property
     def reward_prior(self) -> Prior:
         """The prior of every reward, of training and test tasks alike, which methods with a prior are given."""
         text = self.prior or (BY_STATE if is_by_state(self.world) else BY_FEATURES)
@@ -122,6 +131,7 @@ class Comparison:
         return {
             "study": NAME,
             "cell": {"world": self.env, "method": method, "n": n, "seed": seed, "task": task},
+            "world": self.world_fingerprint,
             "prior": self.reward_prior.describe(),
             "settings": CONTENDERS[method].settings,
             "budget": asdict(self.budget),

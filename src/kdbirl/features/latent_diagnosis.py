@@ -17,6 +17,7 @@ from kdbirl.features.base import FeatureMap, Features
 from kdbirl.features.fixed import Fixed
 from kdbirl.features.latent_map import Inputs, LatentMap
 from kdbirl.features.vae import VAE
+from kdbirl.random_streams import stream
 
 COLLAPSED = 0.01  # variance of a latent's mean below which it is no active unit (Burda, Grosse and Salakhutdinov 2016)
 LITTLE = 0.01  # share of the variance that is called hardly any
@@ -151,7 +152,7 @@ def action_share(features: Features, rows: Demonstrations) -> PerLatent:
 
 def action_control(phi: FeatureMap, rows: Demonstrations, seed: int) -> PerLatent:
     """Sobol's total index of the action, for states and actions drawn apart from the rows: see `LatentDiagnosis`."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(stream(seed, "swapped actions"))
     first, second = (phi(_with_actions(rows, rng.permutation(rows.n_rows))) for _ in range(2))
     variance = (first.var(axis=0) + second.var(axis=0)) / 2
     return np.nan_to_num(_ratio(np.mean((first - second) ** 2, axis=0) / 2, variance))

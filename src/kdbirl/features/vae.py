@@ -12,6 +12,7 @@ from kdbirl.features.autoencoder import Autoencoder, Course
 from kdbirl.features.base import SILENT, Features
 from kdbirl.features.latent_map import Inputs, LatentMap, is_positive, is_whole, with_fitted_inputs
 from kdbirl.progress import Progress
+from kdbirl.random_streams import stream
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class VAE(LatentMap):
 
         fitted = with_fitted_inputs(self, rows, progress)
         inputs = fitted._read(rows)
-        aside = _aside(rows, float(self.held_out), np.random.default_rng([self.seed, 1]))
+        aside = _aside(rows, float(self.held_out), np.random.default_rng(stream(self.seed, "rows held out of the VAE")))
         plan = Plan(
             self.hidden,
             self.latents,

@@ -22,6 +22,7 @@ from kdbirl.features.autoencoder import BLOCK, Autoencoder, Course
 from kdbirl.features.vae_network import AutoencoderNetwork, first_network, loss_terms, stored
 from kdbirl.precision import single_precision
 from kdbirl.progress import Progress
+from kdbirl.random_streams import stream
 
 MOST_HELD_OUT = 4096  # rows are plenty for a mean, and looking at them must not take longer than learning
 
@@ -50,7 +51,7 @@ class Training(NamedTuple):
 @single_precision
 def train(plan: Plan, rows: Rows, held_out: Rows, seed: int, progress: Progress) -> tuple[Autoencoder, Course]:
     """Train, and say how it went. The same seed gives the same network. `held_out` may have no rows."""
-    rng = np.random.default_rng([seed, 0])
+    rng = np.random.default_rng(stream(seed, "VAE"))
     network = first_network(np.concatenate([rows, held_out]), plan.hidden, plan.latents, plan.kl_weight, rng)
     values = rows.astype(np.float32)
     watched = held_out[rng.permutation(len(held_out))[:MOST_HELD_OUT]]

@@ -28,8 +28,10 @@ from kdbirl.errors import InputError, did_you_mean
 from kdbirl.likelihood.ckde import CKDE
 from kdbirl.likelihood.cross_validation import cross_validated
 from kdbirl.likelihood.distances import Distance, distance_name, euclidean, manhattan
+from kdbirl.likelihood.distinct import order_by_content
 from kdbirl.likelihood.kernels import Categorical, Part
 from kdbirl.precision import float64
+from kdbirl.random_streams import stream
 
 ROWS_FOR_PAIRS = 3000
 ROUNDING = 1e-12  # widths and distances below this part of the largest value are zero
@@ -107,12 +109,12 @@ def _width(rule: str, ckde: CKDE, rows: np.ndarray, part: Part) -> float:
 
 def sampled_rows(ckde: CKDE, size: int, seed: int) -> np.ndarray:
     """Rows of the bank as they were before identical ones were collapsed: all, or a seeded sample of that size."""
-    ends = np.cumsum(ckde.weights)
-    total = round(float(ends[-1]))
+    total = round(float(ckde.weights.sum()))
     if total <= size:
         return np.repeat(ckde.rows, ckde.weights.astype(int), axis=0)
-    places = np.sort(np.random.default_rng(seed).choice(total, size, replace=False))
-    return ckde.rows[np.searchsorted(ends, places, side="right")]
+    order = order_by_content(ckde.rows, ckde.task_rewards[ckde.tasks], seed)
+    places = np.sort(np.random.default_rng(stream(seed, "rows for pairs")).choice(total, size, replace=False))
+    return ckde.rows[order[np.searchsorted(np.cumsum(ckde.weights[order]), places, side="right")]]
 
 
 def _nonzero(width: float, what: str, rule: str) -> float:

@@ -19,10 +19,11 @@ from jaxtyping import Bool, Float, Int
 
 from kdbirl.errors import InputError
 from kdbirl.likelihood.ckde import CKDE
-from kdbirl.likelihood.distinct import distinct_rows
+from kdbirl.likelihood.distinct import distinct_rows, order_by_content
 from kdbirl.likelihood.kernel_sums import task_log_sums
 from kdbirl.likelihood.kernels import Categorical, PairKernel, Part
 from kdbirl.likelihood.reward_weights import log_reward_kernel
+from kdbirl.random_streams import stream
 
 SCORED_ROWS = 1000  # rows that are scored, over all tasks
 BANK_ROWS = 20_000  # training rows that they are scored against
@@ -76,7 +77,7 @@ def _notes(best: Int[np.ndarray, " 2"], n_tasks: int, scored: int) -> tuple[str,
 
 def _folds(ckde: CKDE, seed: int) -> _Folds:
     rows, weights, tasks = _thinned(ckde, seed)
-    chosen = _scored_rows(weights, seed)
+    chosen = _scored_rows(weights, order_by_content(rows, ckde.task_rewards[tasks], seed), seed)
     scored, index, _ = distinct_rows(rows[chosen])
     held_out, fold = np.unique(tasks[chosen], return_inverse=True)
     discrete = tuple(_discrete_columns(rows[:, list(part.columns)], weights.sum()) for part in ckde.kernel.parts)
@@ -87,18 +88,19 @@ def _thinned(ckde: CKDE, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     """At most BANK_ROWS distinct rows of the bank, sampled with a seed, in their order."""
     if len(ckde.rows) <= BANK_ROWS:
         return ckde.rows, ckde.weights, ckde.tasks
-    chosen = np.sort(np.random.default_rng(seed).choice(len(ckde.rows), BANK_ROWS, replace=False))
+    order = order_by_content(ckde.rows, ckde.task_rewards[ckde.tasks], seed)
+    rng = np.random.default_rng(stream(seed, "rows of the bank"))
+    chosen = np.sort(order[rng.choice(len(order), BANK_ROWS, replace=False)])
     return ckde.rows[chosen], ckde.weights[chosen], ckde.tasks[chosen]
 
 
-def _scored_rows(weights: Float[np.ndarray, " m"], seed: int) -> Int[np.ndarray, " n"]:
+def _scored_rows(weights: Float[np.ndarray, " m"], order: Int[np.ndarray, " m"], seed: int) -> Int[np.ndarray, " n"]:
     """Indices of the rows to score, drawn as often as they occur."""
-    ends = np.cumsum(weights)
-    total = round(float(ends[-1]))
+    total = round(float(weights.sum()))
     if total <= SCORED_ROWS:
         return np.repeat(np.arange(len(weights)), weights.astype(int))
-    places = np.sort(np.random.default_rng(seed + 1).choice(total, SCORED_ROWS, replace=False))
-    return np.searchsorted(ends, places, side="right")
+    places = np.sort(np.random.default_rng(stream(seed, "rows to score")).choice(total, SCORED_ROWS, replace=False))
+    return order[np.searchsorted(np.cumsum(weights[order]), places, side="right")]
 
 
 def _discrete_columns(columns: Float[np.ndarray, "m c"], n_rows: float) -> Bool[np.ndarray, " c"]:

@@ -3,6 +3,8 @@
 import numpy as np
 from jaxtyping import Float, Int
 
+from kdbirl.random_streams import stream
+
 
 def distinct_rows(rows: Float[np.ndarray, "n d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Distinct rows (u, d) in sorted order, the index (n,) of each row among them, and their counts (u,)."""
@@ -42,3 +44,15 @@ def weighted_by_task(
         groups["weight"].to_numpy().astype(np.float64),
         groups["task"].to_numpy().astype(np.int64),
     )
+
+
+def order_by_content(
+    rows: Float[np.ndarray, "m d"], rewards: Float[np.ndarray, "m q"], seed: int
+) -> Int[np.ndarray, " m"]:
+    """Rows along a random direction: seeded samples of rows in this order do not depend on the order of tasks and rows.
+
+    Sums of each row by itself, since a matrix product may round equal rows differently.
+    """
+    rng = np.random.default_rng(stream(seed, "direction of rows"))
+    along, by_reward = (np.sum(table * rng.normal(size=table.shape[1]), axis=1) for table in (rows, rewards))
+    return np.lexsort((by_reward, along))

@@ -19,7 +19,7 @@ from kdbirl.methods.arguments import is_number
 from kdbirl.methods.avril_agent import AVRILAgent
 from kdbirl.methods.avril_draws import Sites, every_state, normal_draws, sites
 from kdbirl.methods.avril_elbo import Weights
-from kdbirl.methods.avril_rows import StateView, learnt_and_held_out
+from kdbirl.methods.avril_rows import StateView, coded_like, learnt_and_held_out
 from kdbirl.methods.avril_together import Case, train_together
 from kdbirl.methods.avril_training import Plan, Schedule, train
 from kdbirl.methods.informative_prior import RewardPrior, as_reward_prior, informative_prior
@@ -27,6 +27,7 @@ from kdbirl.methods.reward_features import default_reward_features
 from kdbirl.posterior.result import Posterior
 from kdbirl.precision import single_precision
 from kdbirl.progress import Progress, Silent
+from kdbirl.random_streams import stream
 
 PRIOR_DRAWS = 4000
 NOT_OPTIONS = ("prior", "reward_features", "draws", "bank", "trained")  # fields that change no training by themselves
@@ -135,10 +136,10 @@ class AVRIL:
         """
         trained = self._train(expert, seed, progress)
         where = self._sites(trained, rows)
-        mean, sd = trained.agent.reward(where.rows.take(where.first))
+        mean, sd = trained.agent.coded_reward(where.rows.take(where.first))
         if not (np.isfinite(mean).all() and np.isfinite(sd).all()):
             raise InputError(f"AVRIL's rewards are not finite numbers: {trained.agent.course.sentence}")
-        rng, projection = np.random.default_rng([int(seed), 2]), where.projection
+        rng, projection = np.random.default_rng(stream(int(seed), "AVRIL's draws")), where.projection
         drawn = normal_draws(mean, sd, projection, int(self.draws), rng)
         before = np.full(len(mean), trained.prior.mean), np.full(len(mean), trained.prior.sd)
         return Posterior(
@@ -182,7 +183,7 @@ class AVRIL:
         trained = train_together([case for _, _, case, _ in prepared], lanes or max(1, len(models)), shown)
         shown.close()
         for (model, asked, case, view), (network, course) in zip(prepared, trained, strict=True):
-            model._keep(*asked, AVRILAgent(network, view, case.plan.actions, model.state_only, course))
+            model._keep(*asked, AVRILAgent(network, view, asked[0], case.plan.actions, model.state_only, course))
 
     @single_precision
     def _train(self, expert: Any, seed: Any, progress: Progress | None) -> Trained:
@@ -193,7 +194,8 @@ class AVRIL:
         shown = progress or Silent()
         network, course = train(case.plan, case.schedule, case.weights, case.rows, held, case.seed, shown)
         shown.close()
-        return self._keep(rows, prior, of, AVRILAgent(network, view, case.plan.actions, self.state_only, course))
+        agent = AVRILAgent(network, view, rows, case.plan.actions, self.state_only, course)
+        return self._keep(rows, prior, of, agent)
 
     def _asked(self, expert: Any, seed: Any) -> tuple[Demonstrations, RewardPrior, tuple[Any, ...]]:
         """The expert in the bank's coding, the prior, and what tells this training from any other."""
@@ -224,9 +226,7 @@ class AVRIL:
             )
         if not expert.discrete_actions:
             raise InputError("AVRIL needs the expert's actions, and discrete ones: its Q network has one output each.")
-        if self.bank is None or self.bank.rows.actions is None:
-            return expert
-        return expert.aligned_to(self.bank.rows)
+        return expert if self.bank is None else coded_like(self.bank.rows, expert)
 
     def _counts(self, rows: Demonstrations) -> tuple[int | None, int]:
         """The numbers of discrete states (None: numbers) and of actions: declared, or as large as any code seen."""
@@ -254,8 +254,7 @@ class AVRIL:
         phi = self._phi(expert)
         if rows is not None and not isinstance(rows, Demonstrations):
             raise InputError(f"rows must be Demonstrations, not {type(rows).__name__}: the states to be asked about.")
-        if rows is not None and rows.actions is not None:
-            rows = rows.aligned_to(expert)
+        rows = None if rows is None else coded_like(expert, rows)
         if rows is None and agent.view.n_states is not None:
             pairs = not self.state_only or (phi is not None and set(phi.groups) != {"state"})
             rows = every_state(expert, agent.view.n_states, agent.n_actions, pairs)

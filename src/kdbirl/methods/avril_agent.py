@@ -12,7 +12,7 @@ from kdbirl.demos.data import Demonstrations
 from kdbirl.errors import InputError
 from kdbirl.methods.avril_elbo import chosen
 from kdbirl.methods.avril_network import RewardAndValueNetwork
-from kdbirl.methods.avril_rows import StateView, standardised
+from kdbirl.methods.avril_rows import StateView, coded_like, standardised
 from kdbirl.methods.avril_training import Course
 from kdbirl.planners.acting import Actor
 from kdbirl.planners.policy import Policy
@@ -23,22 +23,30 @@ from kdbirl.precision import single_precision
 class AVRILAgent:
     """The trained networks. A policy wherever one is asked for: `kb.rollout(env, agent)`, `kb.value(mdp, agent, R)`.
 
-    course: how the training went. state_only: whether the reward is one of the state alone.
+    course: how the training went. state_only: whether the reward is one of the state alone. expert: the rows that it
+    was trained on, whose labels and columns say how others are read.
     """
 
     network: RewardAndValueNetwork
     view: StateView
+    expert: Demonstrations
     n_actions: int
     state_only: bool
     course: Course
 
-    @single_precision
     def reward(self, rows: Demonstrations) -> tuple[Float[np.ndarray, " rows"], Float[np.ndarray, " rows"]]:
-        """Mean and standard deviation of the reward of each row."""
+        """Mean and standard deviation of the reward of each row, whose labels or columns may be in another order."""
         if not self.state_only and not rows.discrete_actions:
             raise InputError("This AVRIL has a reward of state and action: rows need discrete actions.")
         if rows.discrete_states != (self.view.n_states is not None):
             raise InputError("The rows' states must be of the kind that AVRIL was trained on, discrete or numbers.")
+        return self.coded_reward(
+            rows.states_aligned_to(self.expert) if self.state_only else coded_like(self.expert, rows)
+        )
+
+    @single_precision
+    def coded_reward(self, rows: Demonstrations) -> tuple[Float[np.ndarray, " rows"], Float[np.ndarray, " rows"]]:
+        """The same for rows that are coded as the expert's are."""
         mean, log_sd = _rewards(self.network, self.view.see(self.view.checked(rows.states)))
         action = jnp.zeros(rows.n_rows, int) if self.state_only else jnp.asarray(np.asarray(rows.actions))
         if not self.state_only and rows.n_rows and int(action.max()) >= self.n_actions:

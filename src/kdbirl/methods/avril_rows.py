@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 from kdbirl.demos.data import Demonstrations
 from kdbirl.errors import InputError
 from kdbirl.methods.avril_elbo import Transitions
+from kdbirl.random_streams import stream
 
 SAME = 1e-6  # a column with a smaller spread than this share of its size is constant up to rounding
 
@@ -94,6 +95,12 @@ def standardised(
     return (states.astype(jnp.float32) - centre.astype(jnp.float32)[None]) / spread.astype(jnp.float32)[None]
 
 
+def coded_like(other: Demonstrations, rows: Demonstrations) -> Demonstrations:
+    """`rows` in the coding of `other`, of which either may have no actions."""
+    both = rows.actions is not None and other.actions is not None
+    return rows.aligned_to(other) if both else rows.states_aligned_to(other)
+
+
 def transitions(expert: Demonstrations, follows: Succession, view: StateView, rows: Int[np.ndarray, " m"]) -> Any:
     """The `Transitions` of these rows."""
     next_row = np.where(follows.following >= 0, follows.following, np.arange(expert.n_rows))[rows]
@@ -134,6 +141,6 @@ def split(
     usable = np.flatnonzero(keep_ends | (follows.following >= 0))
     parts = np.unique(follows.part[usable])
     count = min(max(1, round(share * len(parts))), len(parts) - 1) if share > 0 and len(parts) else 0
-    aside = np.random.default_rng([seed, 1]).permutation(parts)[:count]
+    aside = np.random.default_rng(stream(seed, "rows held out of AVRIL")).permutation(parts)[:count]
     held = np.isin(follows.part[usable], aside)
     return usable[~held], usable[held]

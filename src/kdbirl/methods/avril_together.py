@@ -16,7 +16,7 @@ import numpy as np
 from kdbirl.errors import InputError
 from kdbirl.methods.avril_elbo import Transitions, Weights
 from kdbirl.methods.avril_network import RewardAndValueNetwork
-from kdbirl.methods.avril_training import BLOCK, Course, Plan, Schedule, begin, drawn_batches, learn
+from kdbirl.methods.avril_training import BLOCK, Course, Plan, Schedule, begin, drawn_batches, learn, training_numbers
 from kdbirl.progress import Progress
 
 _learn = jax.jit(jax.vmap(learn, in_axes=(0, 0, 0, 0, None, None)))
@@ -50,7 +50,7 @@ def _train_group(
     cases: Sequence[Case], size: int, progress: Progress
 ) -> Iterator[tuple[RewardAndValueNetwork, Course]]:
     plan, schedule = cases[0].plan, cases[0].schedule
-    randoms = [np.random.default_rng([case.seed, 0]) for case in cases]
+    randoms = [training_numbers(case.seed) for case in cases]
     width, counts = cases[0].rows.state.shape[1], [len(case.rows.action) for case in cases]
     training = _stacked([begin(plan, width, rng) for rng in randoms])
     rows = _stacked([_filled_up(case.rows, size) for case in cases])

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, Int
 from kdbirl.methods.avril_elbo import Transitions, Weights, terms
 from kdbirl.methods.avril_network import RewardAndValueNetwork
 from kdbirl.progress import Progress
+from kdbirl.random_streams import stream
 
 BLOCK = 250  # steps per compiled call
 
@@ -72,6 +73,11 @@ class Course:
         return f"AVRIL trained for {self.steps:,} steps: {last}."
 
 
+def training_numbers(seed: int) -> np.random.Generator:
+    """Of one training, whether it is by itself or beside others."""
+    return np.random.default_rng(stream(seed, "AVRIL"))
+
+
 def train(
     plan: Plan,
     schedule: Schedule,
@@ -82,7 +88,7 @@ def train(
     progress: Progress,
 ) -> tuple[RewardAndValueNetwork, Course]:
     """Train, and say how it went. The same seed gives the same network."""
-    rng = np.random.default_rng([seed, 0])
+    rng = training_numbers(seed)
     count, rows = len(rows.action), padded(rows)
     aside = None if held_out is None else (len(held_out.action), padded(held_out))
     training = begin(plan, rows.state.shape[1], rng)

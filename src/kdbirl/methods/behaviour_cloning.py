@@ -20,12 +20,13 @@ from kdbirl.dense_layers import Layer, dense_layers
 from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError
 from kdbirl.methods.arguments import is_number
-from kdbirl.methods.avril_rows import StateView
+from kdbirl.methods.avril_rows import StateView, coded_like
 from kdbirl.methods.network_training import Course, Schedule, train
 from kdbirl.methods.tabular_expert import state_action_pairs
 from kdbirl.planners.policy import Policy
 from kdbirl.precision import single_precision
 from kdbirl.progress import Progress, Silent
+from kdbirl.random_streams import stream
 
 BLOCK = 250  # steps per compiled call
 
@@ -123,7 +124,7 @@ class BehaviourCloning:
 
     @single_precision
     def _trained(self, rows: Demonstrations, seed: int, progress: Progress) -> CloningAgent:
-        rng, view = np.random.default_rng([seed, 0]), StateView.learn(rows, None, True)
+        rng, view = np.random.default_rng(stream(seed, "behaviour cloning")), StateView.learn(rows, None, True)
         sizes = (view.width, *self.hidden, self._count(rows, "action"))
         network = dense_layers(sizes, rng)
         data = view.see(rows.states), jnp.asarray(np.asarray(rows.actions), jnp.int32)
@@ -145,7 +146,7 @@ class BehaviourCloning:
             raise InputError(
                 "Behaviour cloning needs the expert's actions, and discrete ones: it learns which is taken."
             )
-        return expert if self.bank is None or self.bank.actions is None else expert.aligned_to(self.bank)
+        return expert if self.bank is None else coded_like(self.bank, expert)
 
     def _count(self, rows: Demonstrations, kind: str) -> int:
         """The number of states or actions: declared, or as large as any code seen, here or in the bank."""

@@ -21,7 +21,7 @@ from kdbirl.errors import InputError, did_you_mean
 from kdbirl.likelihood.distinct import distinct_rows
 from kdbirl.methods.arguments import is_number, require_bank_of, reward_rows, whole_seed
 from kdbirl.methods.birl_likelihood import FORMS, BIRLLikelihood
-from kdbirl.methods.kdbirl import PRIOR_DRAWS
+from kdbirl.methods.kdbirl import drawn_prior
 from kdbirl.methods.log_priors import log_priors
 from kdbirl.methods.optimal_values import OptimalValues
 from kdbirl.methods.policy_walk import PolicyWalk
@@ -137,7 +137,7 @@ class BIRL:
             sampler=draws.sampler,
             seed=seed,
             sample_stats={**draws.stats, "lp": lp.reshape(chains, per_chain)},
-            prior_draws=self.prior.sample(np.random.default_rng(seed + 1), PRIOR_DRAWS),
+            prior_draws=drawn_prior(self.prior, seed),
             log_likelihood=pointwise.reshape(chains, per_chain, -1),
             expert_index=index,
             expert_features=pairs.astype(np.float64),

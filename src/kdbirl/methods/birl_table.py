@@ -25,22 +25,23 @@ from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError
 from kdbirl.likelihood.distinct import distinct_rows
 from kdbirl.methods.arguments import is_number, require_bank_of, whole_seed
-from kdbirl.methods.kdbirl import PRIOR_DRAWS
+from kdbirl.methods.kdbirl import drawn_prior
 from kdbirl.methods.reward_features import world_reward_features
 from kdbirl.methods.tabular_expert import state_action_pairs, visit_counts
 from kdbirl.planners.dynamics import dynamics_of
 from kdbirl.planners.plan import many_action_values
+from kdbirl.posterior.convergence import FEW_CELLS
 from kdbirl.posterior.priors import Prior
 from kdbirl.posterior.result import Posterior
 from kdbirl.precision import float64
 from kdbirl.progress import Progress
+from kdbirl.random_streams import stream
 
 PER_AXIS = {1: 2, 2: 256, 3: 14, 4: 12}  # cells along each edge of the cube, by the number of parameters
 SHELLS = 16
 PLANNED_AT_ONCE = 64  # directions: 9 MB of action values on ICU-Sepsis
 NOTHING = -80.0  # e^-80 beside 1, the best action's term, is nothing; smaller numbers make processors slow
 ATTEMPTS = 200  # batches of points in cells that the prior's bounds cut: enough where 0.5 % lie inside
-FEW_CELLS = 10.0  # effective cells below which the posterior is as narrow as the lattice can say
 
 Advantages = Float[np.ndarray, "D n A"]
 
@@ -152,7 +153,7 @@ class BIRLTable:
         log_masses = self._log_masses(table, visit_counts(self.mdp, pairs[:, 0], pairs[:, 1]))
         masses = np.exp(log_masses - log_masses.max())
         masses /= masses.sum()
-        cells, rewards = self._drawn(table, masses.reshape(-1), np.random.default_rng(seed))
+        cells, rewards = self._drawn(table, masses.reshape(-1), np.random.default_rng(stream(seed, "draws of a table")))
         return self._result(expert, pairs, table, cells, rewards, log_masses, masses, seed)
 
     def _table(self) -> DirectionTable:
@@ -256,7 +257,7 @@ class BIRLTable:
             sampler="Grid (table of Q*)",
             seed=seed,
             sample_stats={"lp": (log_masses - volumes).reshape(-1)[cells][None]},
-            prior_draws=self.prior.sample(np.random.default_rng(seed + 1), PRIOR_DRAWS),
+            prior_draws=drawn_prior(self.prior, seed),
             log_likelihood=pointwise[None],
             expert_index=index,
             expert_features=pairs.astype(np.float64),

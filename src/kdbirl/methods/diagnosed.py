@@ -6,7 +6,8 @@ import numpy as np
 
 from kdbirl.diagnosis.calibration import Calibration
 from kdbirl.diagnosis.identifiability import Identifiability, identify, principal_contractions
-from kdbirl.diagnosis.report_card import NOT_ASSESSED, card
+from kdbirl.diagnosis.predictive import Predictive
+from kdbirl.diagnosis.report_card import NOT_ASSESSED, InUse, card
 from kdbirl.diagnosis.scale import scale_and_direction
 from kdbirl.diagnosis.sensitivity import Sensitivity
 from kdbirl.diagnosis.support import Support, assess_support
@@ -50,16 +51,21 @@ def with_findings(
     calibration: Calibration | None,
     choice: Choice,
     sensitivity: Sensitivity | None = None,
+    loto_possible: bool = True,
+    predictive: Predictive | None = None,
 ) -> Posterior:
-    """The same draws with findings and colours."""
+    """The same draws with findings and colours; loto_possible: whether held-out tasks could choose the bandwidths."""
+    identifiability = identifiability.beside(posterior.flat, posterior.prior_draws)
     contractions = (
         principal_contractions(posterior.flat, posterior.prior_draws, identifiability.informed)[0]
         if identifiability.rank
         else ()
     )
-    cards = card(None, identifiability, support, calibration, sensitivity, contractions)
+    rule, fell_back = choice.bandwidths.rule, [n for n in choice.bandwidths.notes if n.startswith("loto: ")]
+    searched = choice.loto is not None and len(choice.loto.power_candidates) > 1
+    in_use = InUse(rule, choice.power, searched, loto_possible and not fell_back)
+    cards = card(None, identifiability, support, calibration, sensitivity, contractions, predictive, in_use)
     cards.pop("convergence")  # the posterior knows its own
-    fell_back = [note for note in choice.bandwidths.notes if note.startswith("loto: ")]
     if calibration is None and fell_back:
         cards["calibration"] = (NOT_ASSESSED, f"Nobody has checked these intervals: {fell_back[-1][6:]}.")
     scale = scale_and_direction(posterior.flat, posterior.names, posterior.prior_draws)

@@ -21,9 +21,10 @@ from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.demos.odd_columns import odd_columns
 from kdbirl.demos.streamed_bank import StreamedBank
 from kdbirl.diagnosis.calibration import Calibration
+from kdbirl.diagnosis.held_out import calibrate_held_out
 from kdbirl.diagnosis.identifiability import Identifiability, identify
 from kdbirl.diagnosis.loto import FALLBACK, LotoSettings
-from kdbirl.diagnosis.sensitivity import Change, Sensitivity, sensitivity, widened
+from kdbirl.diagnosis.sensitivity import Change, Sensitivity, sensitivity
 from kdbirl.errors import InputError
 from kdbirl.features import FeatureMap
 from kdbirl.installation import package_versions
@@ -46,6 +47,7 @@ from kdbirl.posterior.sampler import Draws, Problem, Sampler
 from kdbirl.posterior.target import Target
 from kdbirl.precision import float64
 from kdbirl.progress import Progress, Silent
+from kdbirl.random_streams import stream
 
 if TYPE_CHECKING:
     from kdbirl.methods.posteriors import Posteriors
@@ -188,7 +190,12 @@ class KDBIRL:
 
     def calibration(self, n: Any, progress: Progress | None = None) -> Calibration:
         """How far posteriors from n expert rows can be trusted, by leaving out each training task in turn."""
-        return self._ready().choices.calibration(row_count(n), progress)
+        choices, rows = self._ready().choices, row_count(n)
+        choice = choices.for_rows(rows, progress)
+        if choice.loto is not None:
+            return choice.loto.calibration
+        given = choices.ckde, choices.plays, choices.prior, choice.bandwidths, choice.power, rows, choices.names
+        return calibrate_held_out(*given, progress)
 
     def sensitivity(self, expert: Any, seed: Any = 0, progress: Progress | None = None) -> Sensitivity:
         """How the posterior moves when h, h', the power or the prior's width is halved or doubled.
@@ -202,7 +209,8 @@ class KDBIRL:
     def _changed(self, base: Posterior, change: Change) -> "KDBIRL":
         """The same model with other bandwidths, power and prior; phi and the bank stay."""
         fitted = self._ready()
-        prior, h = widened(fitted.prior, change.prior), np.atleast_1d(np.asarray(base.h, dtype=float))
+        prior = fitted.prior if change.prior == 1 else fitted.prior.widened(change.prior)
+        h = np.atleast_1d(np.asarray(base.h, dtype=float))
         start = Bandwidths(h * change.h, float(base.h_reward or 0.0) * change.h_reward, "changed")
         choices = Choices(
             fitted.ckde, prior, fitted.reward_names, fitted.choices.plays, start, base.power * change.power
@@ -316,7 +324,7 @@ class KDBIRL:
         pointwise = _pointwise(likelihood, flat)[:, : len(counts)]
         log_prior = log_priors(Target.build(fitted.prior, likelihood, choice.power), flat)
         lp = (log_prior + choice.power * (pointwise @ counts)).reshape(chains, per_chain)
-        prior_draws = fitted.prior.sample(np.random.default_rng(seed + 1), PRIOR_DRAWS)
+        prior_draws = drawn_prior(fitted.prior, seed)
         result = self._recorded(expert, choice, draws, prior_draws, seed, {"versions": package_versions()})
         stats = {**draws.stats, "lp": lp}
         return replace(result, sample_stats=stats, log_likelihood=pointwise.reshape(chains, per_chain, -1))
@@ -375,6 +383,11 @@ class KDBIRL:
             "expert": expert.fingerprint,
             **({"pareto_k": draws.facts["pareto_k"]} if "pareto_k" in draws.facts else {}),
         }
+
+
+def drawn_prior(prior: Prior, seed: int) -> Float[np.ndarray, "d q"]:
+    """The prior draws that are kept beside a posterior: no sampler has started from them."""
+    return prior.sample(np.random.default_rng(stream(seed, "prior draws")), PRIOR_DRAWS)
 
 
 def check_bank(bank: Any) -> None:

@@ -22,7 +22,7 @@ from kdbirl.installation import package_versions
 from kdbirl.likelihood.many_experts import likelihood_of_each
 from kdbirl.methods.bandwidth_choice import Choice
 from kdbirl.methods.diagnosed import with_findings
-from kdbirl.methods.kdbirl import KDBIRL, PRIOR_DRAWS, _Expert
+from kdbirl.methods.kdbirl import KDBIRL, _Expert, drawn_prior
 from kdbirl.methods.posteriors import Posteriors
 from kdbirl.posterior.auto import Auto, as_sampler
 from kdbirl.posterior.independence import Independence, accepted_enough
@@ -31,6 +31,7 @@ from kdbirl.posterior.sampler import Draws, Sampler
 from kdbirl.posterior.target import Target, log_posteriors
 from kdbirl.precision import float64
 from kdbirl.progress import Progress, Silent
+from kdbirl.random_streams import stream
 from kdbirl.threads import on_all_cores
 
 TABLE_ENTRIES = 2**23  # of the kernel sums of one batch: 64 MB
@@ -110,7 +111,7 @@ class _Batch:
     def posteriors(self) -> dict[str, Posterior]:
         """The posterior of every task, without the pointwise likelihoods."""
         support = self._support()
-        prior_draws = self.model._ready().prior.sample(np.random.default_rng(self.seed + 1), PRIOR_DRAWS)
+        prior_draws = drawn_prior(self.model._ready().prior, self.seed)
         prior_draws.setflags(write=False)  # so that all posteriors share it
         versions = package_versions()
         found = self._drawn(partial(self._finished, support=support, prior_draws=prior_draws, versions=versions))
@@ -184,7 +185,8 @@ class _Batch:
     def _block(self, sampler: Independence, targets: Sequence[Target], names: Sequence[str]) -> dict[str, Draws]:
         """The first targets are those of the names; a lone one has company, so that the same program serves it."""
         padded = [*names, *[names[-1]] * (len(targets) - len(names))]
-        generators = [np.random.default_rng([self.seed, int(self.shown[name].fingerprint[:15], 16)]) for name in padded]
+        of_task = (int(self.shown[name].fingerprint[:15], 16) for name in padded)
+        generators = [np.random.default_rng(stream(self.seed, "tasks", own)) for own in of_task]
         found = sampler.sample_many(targets, self.model._ready().prior, generators)
         return dict(zip(names, found, strict=False))
 

@@ -42,6 +42,7 @@ class Found:
     wanted: float
     evaluations: int
     convex: bool
+    doubtful: int = 0
 
     @property
     def converged(self) -> bool:
@@ -61,6 +62,11 @@ class Found:
                 "Episodes that were cut, or single rows, make the objective one that need not be convex: this is a "
                 "minimum near w = 0, perhaps not the only one."
             )
+        if self.doubtful:
+            found.append(
+                f"No row says how {self.doubtful} episode{'s' * (self.doubtful > 1)} ended, and this world ends some "
+                'by chance, so w may be far off: give the column terminated, or use match="rows".'
+            )
         return found
 
 
@@ -72,7 +78,8 @@ class MaxCausalEntropy:
     l2: weight of |w|^2 / 2 beside the objective of one episode. It must be positive: an expert who never errs would
         have an infinite w. temperature: of the policy; it only sets the scale of w (with l2 / temperature^2 as l2).
     match: "episodes", discounted features of whole episodes, from where these began (a cut one is continued by the
-        policy itself); "rows", the likelihood of each action in its state, for rows that are no whole episodes.
+        policy itself; `terminated` says which were not); "rows", the likelihood of each action in its state, for rows
+        that are no whole episodes.
     """
 
     mdp: Any
@@ -146,7 +153,8 @@ class MaxCausalEntropy:
         start = np.zeros(self.mdp.n_parameters)
         result = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
         slope = float(np.abs(result.jac).max())
-        return Found(np.asarray(result.x), float(result.fun), slope, wanted, int(result.nfev), matching.convex)
+        ended = float(result.fun), slope, wanted, int(result.nfev)
+        return Found(np.asarray(result.x), *ended, matching.convex, matching.doubtful)
 
     def _settings(self, found: Found, expert: Demonstrations) -> dict[str, Any]:
         """Everything else that a reader of the result may ask for."""

@@ -7,7 +7,8 @@ so that at the minimum the policy collects what the expert did. c is a weight of
 
     expectations  c = start distribution,                 f = mu of the expert                     (Ziebart 2010)
     episodes      c = the episodes' first states,         f = mean_e sum_t discount^t phi(s_t, a_t)
-                  - discount^T P(. | last s, a) of episodes that were cut after T steps: pi_w goes on from there
+                  - discount^T P(. | last s, a) of episodes that were cut after T steps: pi_w goes on from there;
+                  given that the episode goes on, where the rows say so
     rows          c = visits - discount * (where they lead to),  f = sum of phi: then F is -log prod_i pi_w(a_i | s_i)
 
 V_w is convex in w, so F is where no c is negative: always for expectations, and where all episodes end.
@@ -17,8 +18,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
+from kdbirl.demos.data import Demonstrations
 from kdbirl.envs.base import TabularMDP
 from kdbirl.methods.avril_rows import succession
 from kdbirl.methods.tabular_expert import state_action_pairs, visit_counts
@@ -28,14 +30,19 @@ from kdbirl.planners.linear_solve import mean_rows, systems
 
 TOLERANCE = 1e-10  # of soft-optimal values, relative to their size, before the last step
 ITERATIONS = 200
+ROUNDING = 1e-9  # of a chance that is 0 or 1
 
 
 @dataclass(frozen=True, eq=False)
 class Matching:
-    """c `(n,)` over the live states and f `(q,)`, both per episode."""
+    """c `(n,)` over the live states and f `(q,)`, both per episode.
+
+    doubtful: episodes after whose last row the world may have ended them, where no row says whether it did.
+    """
 
     from_states: Float[np.ndarray, " n"]
     features: Float[np.ndarray, " q"]
+    doubtful: int = 0
 
     @property
     def convex(self) -> bool:
@@ -58,8 +65,24 @@ def of_episodes(mdp: TabularMDP, expert: Any) -> Matching:
     from_states = np.bincount(here, (step == 0) / parts, minlength=dynamics.n)
     cut = (follows.following < 0) & ~follows.terminated
     after = dynamics.rows[dynamics.row_of[here[cut], actions[cut]]]
+    known, chance = _known_to_go_on(expert)[cut], after.sum(axis=1)
+    doubtful = ~known & (chance > ROUNDING) & (chance < 1 - ROUNDING)
+    after = np.where(known[:, None], _given_no_end(after), after)
     from_states = from_states - mdp.discount * (weight[cut] @ after)
-    return Matching(from_states, weight @ mdp.features_of(states, actions))
+    return Matching(from_states, weight @ mdp.features_of(states, actions), int(doubtful.sum()))
+
+
+def _known_to_go_on(expert: Demonstrations) -> Bool[np.ndarray, " rows"]:
+    """Rows after which the episode is known not to have ended, if they are its last."""
+    if expert.terminated is not None:
+        return ~expert.terminated
+    return np.zeros(expert.n_rows, dtype=bool) if expert.truncated is None else expert.truncated
+
+
+def _given_no_end(after: Float[np.ndarray, "cut n"]) -> Float[np.ndarray, "cut n"]:
+    """Chances of the next live state where the episode goes on: those that it ended are other, terminated rows."""
+    going_on = after.sum(axis=1, keepdims=True)
+    return np.divide(after, going_on, out=np.zeros_like(after), where=going_on > 0)
 
 
 def of_rows(mdp: TabularMDP, expert: Any) -> Matching:
@@ -104,9 +127,11 @@ def soft_optimum(
     values = guess
     for _ in range(ITERATIONS):
         q_values = table + dynamics.discount * dynamics.expected(values[:, None])[dynamics.row_of][:, :, 0]
-        best = q_values.max(axis=1)
-        better = best + temperature * np.log(np.exp((q_values - best[:, None]) / temperature).sum(axis=1))
-        log_chances = (q_values - better[:, None]) / temperature
+        best = q_values.max(axis=1, keepdims=True)
+        advantages = (q_values - best) / temperature
+        log_sums = np.log(np.exp(advantages).sum(axis=1, keepdims=True))
+        better = (best + temperature * log_sums)[:, 0]
+        log_chances = advantages - log_sums  # not q - better: with values of 1e9 chances would not sum to one
         chances = np.exp(log_chances)
         size = np.abs(table).max() + temperature + np.abs(better).max()
         near = bool(np.abs(better - values).max() <= TOLERANCE * size)

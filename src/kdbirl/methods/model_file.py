@@ -89,22 +89,28 @@ def save_model(model: KDBIRL, path: Path) -> None:
         np.savez_compressed(stream, allow_pickle=False, record=text, **arrays)
 
 
-def load_model(path: str | Path, functions: Functions | None = None) -> KDBIRL:
-    """The fitted model that `KDBIRL.save` wrote; it gives the same numbers."""
+def load_model(path: str | Path, functions: Functions | None = None, checkpoint: str | Path | None = None) -> KDBIRL:
+    """The fitted model that `KDBIRL.save` wrote; it gives the same numbers.
+
+    functions: gives back your Python code, by name.
+    checkpoint: a directory for kernel sums in progress, for a model of a streamed bank; a file names no place to write.
+    """
     place = Path(path)
     arrays = read_arrays(place, "expected a model written by KDBIRL.save")
     try:
         record = json.loads(arrays.pop("record").tobytes())
         if record["format"] != FORMAT:
             raise FileProblem(f"{place} has format {record['format']}; this version of kdbirl reads format {FORMAT}.")
-        return _rebuilt(record, arrays, functions or {})
+        return _rebuilt(record, arrays, functions or {}, None if checkpoint is None else str(checkpoint))
     except (FileProblem, InputError):
         raise
     except Exception as problem:  # a record or an array of the wrong kind can fail anywhere
         raise FileProblem(f"{place} is damaged or is not a model written by KDBIRL.save.") from problem
 
 
-def _rebuilt(record: dict[str, Any], arrays: dict[str, np.ndarray], functions: Functions) -> KDBIRL:
+def _rebuilt(
+    record: dict[str, Any], arrays: dict[str, np.ndarray], functions: Functions, checkpoint: str | None
+) -> KDBIRL:
     features = from_spec(record["features"], functions)
     reward_features = None if record["reward_features"] is None else from_spec(record["reward_features"], functions)
     kernel, reward_kernel = (_kernel(record[name], functions) for name in ("kernel", "reward_kernel"))
@@ -126,7 +132,8 @@ def _rebuilt(record: dict[str, Any], arrays: dict[str, np.ndarray], functions: F
     names = tuple(record["reward_names"]), tuple(record["task_names"])
     streamed = record.get("streamed")
     if streamed is not None:
-        ckde = replace(ckde, all_rows=_streamed(streamed, features, names[1], ckde.task_rewards, names[0]))
+        rows = _streamed(streamed, features, names[1], ckde.task_rewards, names[0], checkpoint)
+        ckde = replace(ckde, all_rows=rows)
     h, h_reward = arrays["h"], float(arrays["h_reward"])
     _check_arrays(ckde, h, h_reward, record, prior)
     widths = Bandwidths(h, h_reward, record["bandwidth_rule"], tuple(record["bandwidth_notes"]))
@@ -179,11 +186,16 @@ def _streamed_spec(all_rows: AllRows | None) -> dict[str, Any] | None:
 
 
 def _streamed(
-    spec: dict[str, Any], features: FeatureMap, tasks: tuple[str, ...], rewards: np.ndarray, parameters: tuple[str, ...]
+    spec: dict[str, Any],
+    features: FeatureMap,
+    tasks: tuple[str, ...],
+    rewards: np.ndarray,
+    parameters: tuple[str, ...],
+    checkpoint: str | None,
 ) -> AllRows:
     """The rows again, or, where their files are gone, something that says so when it is asked."""
     try:
-        return StreamedRows(stream_spec.from_spec(spec, tasks, rewards, parameters), features)
+        return StreamedRows(stream_spec.from_spec(spec, tasks, rewards, parameters, checkpoint), features)
     except (FileProblem, InputError) as problem:
         return MissingRows(np.asarray(spec["rows_per_task"], dtype=np.int64), str(problem))
 

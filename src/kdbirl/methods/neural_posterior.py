@@ -22,7 +22,7 @@ from kdbirl.demos.rollouts import whole_number
 from kdbirl.errors import InputError
 from kdbirl.features import FeatureMap, as_feature_map
 from kdbirl.methods.arguments import is_number, reward_rows, row_count, whole_seed
-from kdbirl.methods.kdbirl import PRIOR_DRAWS, check_support
+from kdbirl.methods.kdbirl import check_support, drawn_prior
 from kdbirl.methods.network_training import Course, Schedule, train
 from kdbirl.methods.neural_posterior_network import (
     Mixture,
@@ -40,6 +40,7 @@ from kdbirl.posterior.priors import Prior
 from kdbirl.posterior.result import Posterior
 from kdbirl.precision import single_precision
 from kdbirl.progress import Progress, Silent
+from kdbirl.random_streams import stream
 
 BLOCK = 100  # steps per compiled call, at most
 JUDGED = 1024  # plays of held-out tasks, at most
@@ -118,7 +119,7 @@ class NeuralPosterior:
         learnt, seed = self._ready(), whole_seed(seed)
         rows = self._rows(expert)
         mixture = self._mixture(rows)
-        z = drawn(mixture, int(self.draws), np.random.default_rng([seed, 3]))
+        z = drawn(mixture, int(self.draws), np.random.default_rng(stream(seed, "draws of a network")))
         return Posterior(
             draws=learnt.transform.to_reward(z)[None],
             names=learnt.bank.reward_names,
@@ -126,7 +127,7 @@ class NeuralPosterior:
             sampler="Amortised (neural posterior)",
             seed=seed,
             sample_stats={"lp": self._log_density(mixture, z)[None]},
-            prior_draws=learnt.prior.sample(np.random.default_rng(seed + 1), PRIOR_DRAWS),
+            prior_draws=drawn_prior(learnt.prior, seed),
             expert_features=rows,
             feature_names=tuple(learnt.features.names),
             expert_episodes=expert.episodes,
@@ -172,7 +173,7 @@ class NeuralPosterior:
     def _train(
         self, ground: PlayGround, rows: np.ndarray, targets: Float[np.ndarray, "K q"], seed: int, progress: Any
     ) -> tuple[NeuralPosteriorNetwork, Course]:
-        rng, tasks = np.random.default_rng([seed, 0]), len(targets)
+        rng, tasks = np.random.default_rng(stream(seed, "training plays")), len(targets)
         order, batch = rng.permutation(tasks), int(self.batch)
         aside = min(max(1, round(float(self.held_out) * tasks)), tasks - 1)
         held, learnt = order[:aside], order[aside:]

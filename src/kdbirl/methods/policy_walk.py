@@ -6,7 +6,8 @@
 
 The draws follow the posterior restricted to the lattice. Where the prior has bounds, the lattice points are the
 midpoints of equal cells that fill them, so their mean is the midpoint rule for the posterior's mean: it errs by the
-square of the step. Elsewhere they are the multiples of the step, as published. A lattice point costs one evaluation of
+square of the step while the posterior is wider than a step: `posterior.convergence` asks for that, and names the step
+that would do. Elsewhere they are the multiples of the step, as published. A lattice point costs one evaluation of
 a policy and moves one parameter by one step, so an effective draw costs about q (width / step)^2 evaluations.
 """
 

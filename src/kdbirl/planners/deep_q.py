@@ -23,6 +23,7 @@ from kdbirl.planners.q_policy import ConditionedQ, LearntValues, QPolicy
 from kdbirl.planners.q_training import Rewards, Stopping, Trained, looking, train
 from kdbirl.precision import single_precision
 from kdbirl.progress import Progress, Silent
+from kdbirl.random_streams import stream
 
 EFFECTIVE_HORIZONS = 5.0  # an episode without an end is cut when discount^t has fallen to exp(-5), below one per cent
 LONGEST = 5000  # steps of such an episode
@@ -112,7 +113,8 @@ class DeepQ:
         `(r, q)` of rewards, such as a posterior's draws. The evaluation episodes are for other draws than the training.
         """
         simulator, seed = as_simulator(world), _whole(seed)
-        pool, trial = _drawn(rewards, simulator.feature_names, np.random.default_rng(seed), self.evaluation_episodes)
+        rng = np.random.default_rng(stream(seed, "rewards to learn"))
+        pool, trial = _drawn(rewards, simulator.feature_names, rng, self.evaluation_episodes)
         found = self._train(simulator, Rewards(pool, trial, single=False), seed, progress)
         return ConditionedQ(found.learning, _values(found, simulator), found.units)
 

@@ -15,6 +15,7 @@ from kdbirl.planners.q_network import ActionValueNetwork
 from kdbirl.planners.q_policy import Learning, directions
 from kdbirl.planners.replay import Transitions
 from kdbirl.progress import Progress
+from kdbirl.random_streams import stream_key
 
 LEAST, LOOK = 128, 500  # steps, at least and at most, that the random agent looks around
 CHANGING = ("updates", "best_update", "waited", "best", "risen_to", "expected", "disagreement", "finite")  # of a course
@@ -49,7 +50,7 @@ class Trained(NamedTuple):
 def train(setup: Setup, rewards: Rewards, stopping: Stopping, seed: int, progress: Progress) -> Trained:
     """Train until the rule says stop or the updates are used up. The same seed gives the same network."""
     settings = setup.settings
-    keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), 5)  # whatever the user's own default is
+    keys = jax.random.split(stream_key(seed, "deep Q-learning"), 5)
     starts = starts_of(setup, keys[4])
     seen = look_around(setup, starts, looking(settings.episode_length), keys[0])
     world, units = scaled_world(rewards, seen)

@@ -16,11 +16,11 @@ from kdbirl.planners.simulated_episodes import (
     Episodes,
     Rows,
     blocks,
-    chances_of,
     check_actions,
     compiled,
     compiled_for_many,
     episode_steps,
+    recorded_chances,
 )
 from kdbirl.precision import float64
 from kdbirl.progress import Progress, Silent
@@ -40,7 +40,7 @@ def simulated_steps(
     act, parameters, alike, _ = as_actor(policy, simulator, plan.steps)
     act = with_noise(act, noise, simulator.n_actions)
     program = compiled(plan) if alike else jax.jit(plan.play, static_argnums=0)
-    played = program(act, parameters, chances_of(seed, plan.steps), _nothing(simulator))
+    played = program(act, parameters, recorded_chances(seed, plan.steps), _nothing(simulator))
     check_actions(played, simulator)
     assert played.rows is not None  # they were to be kept
     return _steps(played.rows, simulator, plan.steps)
@@ -85,7 +85,7 @@ def _side_by_side(
     act, program = with_noise(act, noise, plan.simulator.n_actions), compiled_for_many(plan, own_chances=True)
     found: dict[int, Steps] = {}
     for block in blocks(len(rewards), plan.number):
-        each = [chances_of(seeds[number], plan.steps) for number in block]
+        each = [recorded_chances(seeds[number], plan.steps) for number in block]
         chances = jax.tree.map(lambda *keys: jnp.stack(keys), *each)
         played = program(act, shared, jnp.asarray(rewards[block]), chances, _nothing(plan.simulator))
         check_actions(played, plan.simulator)

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 from kdbirl.envs.simulator import Simulator, identity
 from kdbirl.errors import InputError
 from kdbirl.planners.acting import Act
+from kdbirl.random_streams import stream_key
 
 TOGETHER = 2**14  # episodes of all rewards that are played side by side: their network layers stay near the processor
 
@@ -176,8 +177,17 @@ def episode_steps(simulator: Simulator, horizon: int | None) -> int:
     return min(known)
 
 
-def chances_of(seed: int, steps: int) -> Chances:
-    """Of the same kind whatever the user's default is, so that a seed always gives the same numbers."""
-    start, later = jax.random.split(jax.random.key(seed, impl="threefry2x32"))
+def recorded_chances(seed: int, steps: int) -> Chances:
+    """Of episodes that are recorded as demonstrations."""
+    return _chances(stream_key(seed, "simulated episodes"), steps)
+
+
+def evaluation_chances(seed: int, steps: int) -> Chances:
+    """Of episodes by which policies are judged: others than those that a demonstrator of the same seed has shown."""
+    return _chances(stream_key(seed, "evaluation episodes"), steps)
+
+
+def _chances(key: Array, steps: int) -> Chances:
+    start, later = jax.random.split(key)
     choose, on = jax.vmap(lambda step: jax.random.split(jax.random.fold_in(later, step)), out_axes=1)(jnp.arange(steps))
     return Chances(start, choose, on)

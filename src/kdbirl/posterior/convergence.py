@@ -7,6 +7,8 @@ all three come from ArviZ. E-BFMI is mean((E_t - E_{t-1})^2) / var(E) per chain 
 A single chain is cut in two before R-hat is taken (which cuts again), so that drift is seen; that several chains
 would agree cannot be. Draws that are independent by construction (`INDEPENDENT`) have nothing to converge: they are
 only checked against the sampling noise of the diagnostics themselves, see `r_hat_limit` and `ess_limit`.
+
+Draws on a lattice may agree on the wrong answer: `_on_a_lattice` and `_in_cells` ask whether it is fine enough.
 """
 
 import math
@@ -28,6 +30,9 @@ INDEPENDENT = frozenset({"grid", "exact", "vi", "amortised"})
 POINT_ESTIMATE = "Point estimate"  # the sampler's name where there is one draw, by design
 FALSE_ALARM = 1e-3  # how often independent draws may be blamed, over all parameters of one posterior
 SEVERE_R_HAT = 1.05
+SD_IN_STEPS, SEVERE_SD_IN_STEPS = 1.0, 0.5  # of draws on a lattice; `_on_a_lattice` has what they stand for
+FINE_STEP = 0.75  # of the sd: the step to take, which leaves a third for the error of the estimate
+FEW_CELLS = 10.0  # effective cells below which a posterior drawn within cells is as narrow as these can say
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -60,8 +65,14 @@ def assess(
     sampler: str,
     sample_stats: Mapping[str, Array] | None = None,
     pareto_k: float | None = None,
+    lattice_step: Sequence[float] | None = None,
+    effective_cells: float | None = None,
 ) -> Convergence:
-    """Judge draws by the limits above. `pareto_k` is the k-hat of a variational approximation, if there is one."""
+    """Judge draws by the limits above.
+
+    pareto_k: the k-hat of a variational approximation. lattice_step `(q,)`: of draws on a lattice, between neighbours.
+    effective_cells: 1 / sum of squared masses, of draws spread within cells.
+    """
     if sampler == POINT_ESTIMATE:
         return _of_a_point(draws)
     stats = sample_stats or {}
@@ -70,10 +81,11 @@ def assess(
     divergences = int(np.count_nonzero(stats["diverging"])) if "diverging" in stats else 0
     e_bfmi = _e_bfmi(stats.get("energy"), draws.shape[0])
     problems = [
-        *_immobile(draws, names),
+        *(_immobile(draws, names) if lattice_step is None else _on_a_lattice(draws, names, np.asarray(lattice_step))),
+        *_in_cells(effective_cells),
         *_too_few(draws, independent),
-        *_disagreeing(r_hat, names, r_hat_limit(draws.shape, independent), draws.shape[0]),
-        *_inefficient(bulk, tail, names, ess_limit(draws.shape, independent), draws.shape),
+        *_disagreeing(r_hat, names, r_hat_limit(draws.shape, independent), draws.shape[0], sampler),
+        *_inefficient(bulk, tail, names, ess_limit(draws.shape, independent), draws.shape, sampler),
         *_diverging(divergences, draws.shape),
         *_slow_energy(e_bfmi),
         *_poor_approximation(pareto_k),
@@ -178,6 +190,48 @@ def _immobile(draws: Array, names: Sequence[str]) -> list[Finding]:
     ]
 
 
+def _on_a_lattice(draws: Array, names: Sequence[str], step: Float[np.ndarray, " q"]) -> list[Finding]:
+    """The sd of each parameter's draws should be a step or more.
+
+    Worst is a posterior that runs to a bound: with density exp(-x / s) from the bound inwards and points in the middle
+    of cells of width h, the sum over points gives, with u = h / (2 s),
+
+        mean / s = u coth(u),        sd / s = u / sinh(u),        sd / h = 1 / (2 sinh(u)).
+
+    At sd = h the mean is off by 0.08 s and the sd 4 % too small; at half of it by 0.25 s and 12 %; at sd = h / 10 by
+    1.4 s and 54 %. (A flat posterior over a few cells has the same 4 % at sd = h; a normal one away from bounds is
+    right to 1e-8.) Solved for s, the last formula says from draws on a coarse lattice which step would do. Draws at a
+    single point say that another has less than 3 / n of the mass: sd < h sqrt(3 / n).
+    """
+    least = step * np.sqrt(3 / (draws.shape[0] * draws.shape[1]))
+    in_steps = np.maximum(draws.std(axis=(0, 1)), least) / step
+    bad = _worst_first(in_steps < SD_IN_STEPS, -in_steps)
+    if not bad.size or draws.shape[0] * draws.shape[1] < MINIMUM_DRAWS:
+        return []
+    worst, wanted = int(bad[0]), np.min((FINE_STEP * step / (2 * np.arcsinh(1 / (2 * in_steps))))[bad])
+    digits = 10.0 ** (np.floor(np.log10(wanted)) - 1)
+    return [
+        Finding(
+            f"The lattice is too coarse for {_listed(bad, names)}: the draws' sd is {in_steps[worst]:.2g} of the step "
+            f"{step[worst]:.3g} (at least {SD_IN_STEPS:g} is wanted), so the lattice, not the data, decides mean and "
+            f"width; take step={np.floor(wanted / digits) * digits:.2g} or less, with a larger thin, or a sampler "
+            'without a lattice, such as "nuts".',
+            severe=bool(in_steps[worst] < SEVERE_SD_IN_STEPS),
+        )
+    ]
+
+
+def _in_cells(effective: float | None) -> list[Finding]:
+    if effective is None or effective >= FEW_CELLS:
+        return []
+    return [
+        Finding(
+            f"The posterior fills about {effective:.2g} cells of its table (at least {FEW_CELLS:g} are wanted): it may "
+            "be narrower than these draws; use more cells (per_axis, shells)."
+        )
+    ]
+
+
 def _too_few(draws: Array, independent: bool) -> list[Finding]:
     chains, n_draws, _ = draws.shape
     if n_draws < MINIMUM_DRAWS:
@@ -188,7 +242,7 @@ def _too_few(draws: Array, independent: bool) -> list[Finding]:
     return []
 
 
-def _disagreeing(r_hat: Array, names: Sequence[str], limit: float, chains: int) -> list[Finding]:
+def _disagreeing(r_hat: Array, names: Sequence[str], limit: float, chains: int, sampler: str = "") -> list[Finding]:
     bad = _worst_first(r_hat >= limit, r_hat)
     if not bad.size:
         return []
@@ -198,14 +252,31 @@ def _disagreeing(r_hat: Array, names: Sequence[str], limit: float, chains: int) 
     return [
         Finding(
             f"R-hat of {_listed(bad, names)} is {'up to ' if bad.size > 1 else ''}{shown} (below {limit:.4g} is wanted)"
-            f": {who}; raise warmup and draws, and if that does not help the posterior may have several modes: "
-            "use the sampler SMC.",
+            f": {who}; raise {_what_to_raise(sampler)}, and if that does not help the posterior may have several "
+            f"modes: {_for_several_modes(sampler)}.",
             severe=worst >= SEVERE_R_HAT,
         )
     ]
 
 
-def _inefficient(bulk: Array, tail: Array, names: Sequence[str], limit: float, shape: tuple[int, ...]) -> list[Finding]:
+def _is(sampler: str, *names: str) -> bool:
+    return sampler.casefold().startswith(names)
+
+
+def _what_to_raise(sampler: str) -> str:
+    """What this sampler has: only chains warm up."""
+    if _is(sampler, "smc"):
+        return "particles (--draws)"
+    return "draws" if _is(sampler, "independence", *INDEPENDENT) else "warmup and draws"
+
+
+def _for_several_modes(sampler: str) -> str:
+    return "look at each run's draws" if _is(sampler, "smc") else "use the sampler SMC"
+
+
+def _inefficient(
+    bulk: Array, tail: Array, names: Sequence[str], limit: float, shape: tuple[int, ...], sampler: str = ""
+) -> list[Finding]:
     least = np.fmin(bulk, tail)
     bad = _worst_first(least <= limit, -least)
     if not bad.size:
@@ -217,7 +288,7 @@ def _inefficient(bulk: Array, tail: Array, names: Sequence[str], limit: float, s
         Finding(
             f"{_listed(bad, names)} {'has' if bad.size == 1 else 'have'} as few as {worst:.0f} effective draws in the "
             f"{where} of {shape[0] * shape[1]} (over {limit:.0f} are wanted): "
-            f"raise draws, about {max(factor, 2)} times as many.",
+            f"raise {'particles (--draws)' if _is(sampler, 'smc') else 'draws'}, about {max(factor, 2)} times as many.",
             severe=worst < limit / 10,
         )
     ]

@@ -25,6 +25,7 @@ from kdbirl.posterior.sampler import Draws, Problem, require_counts
 from kdbirl.posterior.target import Target, density_problem
 from kdbirl.precision import float64
 from kdbirl.progress import Progress
+from kdbirl.random_streams import stream
 
 MOST_DIMENSIONS = 3
 BATCH = 512  # points evaluated in one compiled call
@@ -58,7 +59,7 @@ class Grid:
         """Independent draws, shaped as `chains` chains so that diagnostics read as usual."""
         q = problem.target.size
         rank = q if problem.informed is None else len(problem.informed)
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(stream(seed, "grid"))
         if q <= MOST_DIMENSIONS:
             rewards, facts = _full_grid(self, problem, rng, progress)
         elif rank <= MOST_DIMENSIONS and problem.prior.normal is not None:

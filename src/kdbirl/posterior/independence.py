@@ -26,6 +26,7 @@ from kdbirl.posterior.sampler import Draws, Problem, require_counts
 from kdbirl.posterior.target import Target, density_problem, require_numbers
 from kdbirl.precision import float64
 from kdbirl.progress import Progress
+from kdbirl.random_streams import stream
 
 PRIOR_POINTS = 4096  # where every task's density is looked at first
 ROUND = 2048  # points of each round that fits the proposal
@@ -51,7 +52,8 @@ class Independence:
 
     def sample(self, problem: Problem, seed: int, progress: Progress) -> Draws:
         """Draws of one task."""
-        result = self.sample_many([problem.target], problem.prior, [np.random.default_rng(seed)])[0]
+        rng = np.random.default_rng(stream(seed, "independence sampler"))
+        result = self.sample_many([problem.target], problem.prior, [rng])[0]
         progress.update(self.name, 1, 1)
         require_numbers(result.draws.reshape(-1, problem.target.size), result.stats["lp"].ravel())
         if not np.isfinite(result.stats["lp"]).all():

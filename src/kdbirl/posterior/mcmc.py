@@ -27,6 +27,7 @@ from kdbirl.posterior.sampler import Draws, Problem, require_counts
 from kdbirl.posterior.target import Starts, Target, starting_points
 from kdbirl.precision import float64
 from kdbirl.progress import Progress
+from kdbirl.random_streams import stream
 
 BLOCK = 100  # iterations per compiled call
 DONE = 2  # the stage after warm-up; before it, 0 adapts the step size alone and 1 the mass matrix too
@@ -248,7 +249,7 @@ def _first_adaptation(sampler: Chain, size: int) -> Adaptation:
 
 def chain_keys(seed: int, chains: Sequence[int]) -> Array:
     """A random key per chain, from the seed and the chain's number alone; made by NumPy, which compiles nothing."""
-    words = [np.random.SeedSequence([seed, chain]).generate_state(2) for chain in chains]
+    words = [stream(seed, "chains", chain).generate_state(2) for chain in chains]
     return jax.random.wrap_key_data(jnp.asarray(np.stack(words)), impl="threefry2x32")
 
 

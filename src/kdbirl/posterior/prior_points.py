@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from kdbirl.posterior.priors import Prior
+from kdbirl.random_streams import stream
 
 MOST_GRID_DIMENSIONS = 3
 
@@ -16,7 +17,7 @@ def prior_points(prior: Prior, count: int, seed: int = 0) -> Float[np.ndarray, "
     """About `count` points, each with the same share of the prior."""
     q = len(prior.support[0])
     points = prior.quantiles(_levels(q, count, seed))
-    return prior.sample(np.random.default_rng(seed), count) if points is None else points
+    return prior.sample(np.random.default_rng(stream(seed, "prior points")), count) if points is None else points
 
 
 def _levels(q: int, count: int, seed: int) -> Float[np.ndarray, "p q"]:
@@ -27,6 +28,6 @@ def _levels(q: int, count: int, seed: int) -> Float[np.ndarray, "p q"]:
         return np.stack(np.meshgrid(*[middles] * q, indexing="ij"), axis=-1).reshape(-1, q)
     from scipy.stats import qmc
 
-    sequence = qmc.Sobol(q, rng=np.random.default_rng(seed))
+    sequence = qmc.Sobol(q, rng=np.random.default_rng(stream(seed, "even points")))
     points = sequence.random_base2(int(np.ceil(np.log2(count))))
     return np.asarray(points).clip(1e-12, 1 - 1e-12)  # a quantile at 0 or 1 may be infinite

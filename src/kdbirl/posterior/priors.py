@@ -6,7 +6,7 @@ be compiled once and used with other numbers.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from kdbirl.errors import InputError, did_you_mean
 
 Parameters = dict[str, Any]
 LogDensity = Callable[[Parameters, Float[Array, " q"]], Float[Array, ""]]
+LOCATIONS, SCALES = frozenset({"mean", "low", "high"}), frozenset({"sd", "scale"})  # what stretching moves, and sizes
 NEGLIGIBLE = 1e-15  # tail probability on each side that `box` leaves out
 
 
@@ -63,6 +64,14 @@ class Prior(ABC):
     def quantiles(self, levels: Float[np.ndarray, "p q"]) -> Float[np.ndarray, "p q"] | None:
         """Each parameter's quantile at these levels; None where the parameters are not known to be independent."""
         return None
+
+    @abstractmethod
+    def widened(self, factor: float | int) -> "Prior":
+        """The density stretched by a factor about the median c of each parameter, p(c + (R - c) / factor) / factor^q.
+
+        Every sd and quantile range is multiplied by the factor, and bounds move with the rest: they are part of the
+        width. The rule asks for the density alone, so priors of one density become one, whatever their names.
+        """
 
     @abstractmethod
     def describe(self) -> str:
@@ -120,6 +129,14 @@ class _Family(Prior):
         low, high = self.support
         tail_low, tail_high = self._distribution().ppf(NEGLIGIBLE), self._distribution().isf(NEGLIGIBLE)
         return np.where(np.isfinite(low), low, tail_low), np.where(np.isfinite(high), high, tail_high)
+
+    def widened(self, factor: float | int) -> "Prior":
+        """The same family: each has a location and a scale, or two ends."""
+        centre = self.quantiles(np.full((1, self._size), 0.5))[0]
+        values = {item.name: np.asarray(getattr(self, item.name), float) for item in fields(self)}  # type: ignore[arg-type]
+        moved = {name: centre + factor * (values[name] - centre) for name in LOCATIONS & values.keys()}
+        sized = {name: factor * values[name] for name in SCALES & values.keys()}
+        return replace(self, **moved, **sized)  # type: ignore[type-var]
 
     @property
     def _size(self) -> int:

@@ -1,7 +1,8 @@
 """Priors put together by the user: a different family for each parameter, or a log density of their own."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -10,6 +11,8 @@ from jaxtyping import Array, Float
 
 from kdbirl.errors import InputError, did_you_mean
 from kdbirl.posterior.priors import LogDensity, Parameters, Prior, Values, parse_prior
+
+CENTRE_DRAWS = 4000  # behind the median of a prior that is known by its density alone: within 3 % of its sd
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,10 @@ class Product(Prior):
         normals = [n for prior in self.priors if (n := prior.normal) is not None]
         return _joined(normals) if len(normals) == len(self.priors) else None
 
+    def widened(self, factor: float | int) -> "Product":
+        rest = None if self.otherwise is None else self.otherwise.widened(factor)
+        return replace(self, priors=tuple(prior.widened(factor) for prior in self.priors), otherwise=rest)
+
     def describe(self) -> str:
         return " x ".join(prior.describe() for prior in self.priors)
 
@@ -138,6 +145,19 @@ class _UserDensity:
                 "function of the reward vector that returns one number."
             ) from problem
         return jnp.where(inside, value, -jnp.inf)
+
+
+@dataclass(frozen=True)
+class _Stretched:
+    """A user's log density at c + (R - c) / factor. Hashable, so that a compiled sampler is found again."""
+
+    function: Callable[[Array], Any]
+    centre: tuple[float, ...]
+    factor: float
+
+    def __call__(self, reward: Float[Array, " q"]) -> Any:
+        centre = jnp.asarray(self.centre, dtype=reward.dtype)
+        return self.function(centre + (reward - centre) / self.factor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,6 +214,16 @@ class CustomPrior(Prior):
                 np.where(np.isfinite(high), high, middle + reach),
             )
         return low, high
+
+    def widened(self, factor: float | int) -> "CustomPrior":
+        """About the medians of its draws, with draws that are its own, stretched."""
+        centre = np.median(self.sample(np.random.default_rng(0), CENTRE_DRAWS), axis=0)
+        low, high = (centre + factor * (side - centre) for side in self.support)
+        function = _Stretched(self.function, tuple(centre.tolist()), float(factor))
+        return CustomPrior(function, low, high, partial(self._stretched_draws, centre, factor))
+
+    def _stretched_draws(self, centre: np.ndarray, factor: float | int, rng: np.random.Generator, n: int) -> np.ndarray:
+        return np.asarray(centre + factor * (self.sample(rng, n) - centre))
 
     def describe(self) -> str:
         return getattr(self.function, "__name__", "user's log density")

@@ -166,7 +166,9 @@ class Posterior:
     @cached_property
     def convergence(self) -> Convergence:
         """R-hat, effective sample sizes, divergences, E-BFMI, and whether to trust the draws, in a sentence."""
-        return assess(self.draws, self.names, self.sampler, self.sample_stats, self.settings.get("pareto_k"))
+        facts = self.settings.get("sampler_facts") or {}
+        of_cells = facts.get("lattice_step"), self.settings.get("effective_cells")
+        return assess(self.draws, self.names, self.sampler, self.sample_stats, self.settings.get("pareto_k"), *of_cells)
 
     def summary(self) -> "polars.DataFrame":
         """For each parameter mean, sd, the 5 %, 50 % and 95 % quantiles, R-hat, bulk and tail effective sample size."""

@@ -29,6 +29,7 @@ from kdbirl.posterior.sampler import Draws, Problem, require_counts
 from kdbirl.posterior.target import Target, density_problem, require_numbers
 from kdbirl.precision import float64
 from kdbirl.progress import Progress
+from kdbirl.random_streams import stream
 
 ACCEPTANCE = {"random-walk": 0.3, "hmc": 0.8}  # of each inner kernel: what the length of its moves is tuned to
 LEAPFROG_STEPS = 5
@@ -109,7 +110,8 @@ class _Run:
     def __init__(self, sampler: SMC, problem: Problem, seed: int, number: int, batch: int, progress: Progress) -> None:
         self._sampler, self._target, self._batch = sampler, problem.target, batch
         self._number, self._progress = number, progress
-        self._key, self._calls, self._rng = chain_keys(seed, [number]), 0, np.random.default_rng([seed, number])
+        self._rng = np.random.default_rng(stream(seed, "particles", number))
+        self._key, self._calls = chain_keys(seed, [number]), 0
         self._log_scale = 0.0  # of the proposal, relative to its usual size
         self.temperature, self.temperatures, self.mixed = 0.0, 0, True
         self.acceptance = np.zeros(sampler.particles)

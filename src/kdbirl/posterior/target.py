@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 from kdbirl.errors import SamplingError
 from kdbirl.posterior.priors import LogDensity, Parameters, Prior
 from kdbirl.precision import float64
+from kdbirl.random_streams import stream
 
 Bounds = Literal["box", "none", "mixed"]
 FIRST_TRIES, MORE_TRIES = 64, 4032  # prior draws at which the density is looked at before sampling
@@ -139,7 +140,7 @@ def starting_points(target: Target, prior: Prior, count: int, seed: int, differe
     Many more draws are looked at when the first few find nothing: a compact kernel may reach a small part of the
     prior only. Raises if there are none, saying what was seen.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(stream(seed, "starting points"))
     usable, positive = _usable(target, prior.sample(rng, FIRST_TRIES), differentiable)
     if len(usable.values) < count:
         more, also = _usable(target, prior.sample(rng, MORE_TRIES), differentiable)

@@ -133,11 +133,11 @@ def _forest(axis: Axes, found: Sensitivity, j: int) -> None:
 
 
 def plot_predictive(predictive: Predictive, axes: Any = None) -> Figure:
-    """For each feature, the expert's share of rows in each bin over the predicted one with its 90 % band.
+    """For each feature, the expert's share of rows in each bin, with a 90 % interval, and the predicted share.
 
-    With many features, those that fit worst are shown.
+    The interval comes from resampled episodes. With many features, those that fit worst are shown.
     """
-    order = np.argsort([feature.p_value for feature in predictive.features], kind="stable")
+    order = np.argsort([-feature.distance for feature in predictive.features], kind="stable")
     shown = [predictive.features[i] for i in np.sort(order[:MOST_FEATURES])]
     columns = min(4, len(shown))
     figure, panes, own = _panes(axes, (math.ceil(len(shown) / columns), columns), len(shown), (2.3, 1.7))
@@ -146,8 +146,8 @@ def plot_predictive(predictive: Predictive, axes: Any = None) -> Figure:
     few = len(shown) < len(predictive.features)
     note = f"{len(shown)} of {len(predictive.features)} features: those that fit worst" if few else ""
     handles = [
-        Line2D([], [], color=POSTERIOR, lw=1.5, marker="_", ms=8, label="predicted, 90 % of replicates"),
-        Line2D([], [], color=TRUE, ls="", marker="D", ms=3.5, label="expert"),
+        Line2D([], [], color=POSTERIOR, ls="", marker="_", ms=8, mew=1.5, label="predicted"),
+        Line2D([], [], color=TRUE, lw=1.5, marker="D", ms=3.5, label="expert, 90 % of resampled episodes"),
     ]
     _legend(figure, panes, own, handles, note)
     return figure
@@ -155,11 +155,11 @@ def plot_predictive(predictive: Predictive, axes: Any = None) -> Figure:
 
 def _occupancy(axis: Axes, feature: Occupancy) -> None:
     bins = np.arange(len(feature.expert))
-    axis.vlines(bins, feature.low, feature.high, color=POSTERIOR, linewidth=4, alpha=0.35, zorder=1)
+    axis.vlines(bins, feature.low, feature.high, color=TRUE, linewidth=4, alpha=0.35, zorder=1)
     axis.plot(bins, feature.predicted, "_", color=POSTERIOR, ms=8, mew=1.5, zorder=2)
     axis.plot(bins, feature.expert, "D", color=TRUE, ms=3.5, zorder=3)
     panels.clean(axis, y_axis=True, ticks=3)
     axis.set(xlim=(-0.6, len(bins) - 0.4), ylim=(0, None))
     places = bins[:: max(1, math.ceil(len(bins) / 5))]
     axis.set_xticks(places, [feature.labels[i] for i in places], fontsize=SMALL)
-    panels.plain(axis.set_title(f"{panels.shortened(feature.name, 16)}  (p = {feature.p_value:.2g})", loc="left"))
+    panels.plain(axis.set_title(f"{panels.shortened(feature.name, 16)}  (apart: {feature.distance:.0%})", loc="left"))

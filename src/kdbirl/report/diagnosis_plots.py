@@ -7,9 +7,15 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from kdbirl.diagnosis.identifiability import WEAK_CONTRACTION, Identifiability, principal_contractions
+from kdbirl.diagnosis.identifiability import (
+    WEAK_CONTRACTION,
+    Identifiability,
+    contraction,
+    kept_words,
+    principal_contractions,
+)
 from kdbirl.diagnosis.support import FEWEST_ROWS, Support
-from kdbirl.diagnosis.wording import in_words
+from kdbirl.diagnosis.wording import axis_in_words, axis_sign
 from kdbirl.errors import InputError
 from kdbirl.evaluation.policy_classes import PolicyClasses
 from kdbirl.posterior.result import Posterior
@@ -36,10 +42,11 @@ def plot_identifiability(
     width = min(8.0, 2.2 + 0.3 * len(identifiability.names))
     figure, (left, right) = _panes(axes, 2, (width + 2.4, height), (width, 2.2))
     _loadings(left, table, identifiability, len(directions))
-    bars = np.concatenate([values, np.zeros(len(kept))])
+    fallen = _fallen(identifiability, posterior, kept)
+    bars = np.concatenate([values, fallen])
     right.barh(np.arange(len(table)), np.maximum(bars, 0), height=0.6, color=POSTERIOR, alpha=0.8)
-    for place in range(len(directions), len(table)):
-        right.text(0, place, " keeps the prior", va="center", fontsize=SMALL, color=INK)
+    for place, share in enumerate(fallen, len(directions)):
+        right.text(0, place, f" {kept_words(share)}", va="center", fontsize=SMALL, color=INK)
     if posterior is not None:
         right.set_xlim(0, 1)
         right.vlines(WEAK_CONTRACTION, -0.5, len(directions) - 0.5, color=TRUE, linewidth=1, linestyle=(0, (4, 2)))
@@ -58,13 +65,22 @@ def _directions(found: Identifiability, posterior: Posterior | None) -> tuple[np
     return directions[:MOST_DIRECTIONS], values[:MOST_DIRECTIONS]
 
 
+def _fallen(
+    found: Identifiability, posterior: Posterior | None, kept: Float[np.ndarray, "k q"]
+) -> Float[np.ndarray, " k"]:
+    """The reduction in prior variance along uninformed directions: by the prior's shape alone, where it ties them."""
+    if posterior is None or not found.coupled or not len(posterior.prior_draws):
+        return np.zeros(len(kept))
+    return np.where(found.tied[: len(kept)], contraction(posterior.flat, posterior.prior_draws, kept), 0.0)
+
+
 def _loadings(axis: Axes, table: Float[np.ndarray, "r q"], found: Identifiability, informed: int) -> None:
     """Directions as rows of colours, blue and red for the signs; a line parts what keeps the prior."""
-    signs = np.sign(table[np.arange(len(table)), np.abs(table).argmax(axis=1)])
+    signs = np.array([axis_sign(row) for row in table])  # as in the words beside them
     axis.imshow(table * signs[:, None], cmap=DIVERGING, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
     if informed < len(table):
         axis.axhline(informed - 0.5, color=INK, linewidth=1.2)
-    axis.set_yticks(np.arange(len(table)), [panels.shortened(in_words(row, found.names), 34) for row in table])
+    axis.set_yticks(np.arange(len(table)), [panels.shortened(axis_in_words(row, found.names), 34) for row in table])
     named = len(found.names) <= MOST_NAMED
     axis.set_xticks(np.arange(len(found.names)) if named else [])
     if named:

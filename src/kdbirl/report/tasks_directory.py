@@ -26,6 +26,7 @@ from kdbirl.report.run_directory import as_json, manifest_of, refuse_existing, w
 from kdbirl.report.run_files import Run, read_json
 from kdbirl.report.run_manifest import sha256
 from kdbirl.report.tasks_page import tasks_page
+from kdbirl.unfinished import refuse_link
 
 FILE = "posteriors.nc"
 FILES = {
@@ -106,6 +107,7 @@ def run_of(directory: Path, task: str | None) -> Path:
         raise FileProblem(f"There is no test task {task!r} in {directory}.{did_you_mean(task, list(stored))}")
     place = directory / "tasks" / file_name(task)
     if not (place / "posterior.nc").is_file():
+        refuse_link(place.parent)
         place.parent.mkdir(exist_ok=True)
         _write_task(directory, task, place)
     return place

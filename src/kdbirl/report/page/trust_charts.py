@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from kdbirl.diagnosis.identifiability import principal_contractions
+from kdbirl.diagnosis.identifiability import kept_words, principal_contractions
 from kdbirl.diagnosis.sensitivity import MOVED
-from kdbirl.diagnosis.wording import in_words
+from kdbirl.diagnosis.wording import axis_in_words
 from kdbirl.posterior.result import Posterior
 from kdbirl.report.influence import Influence
 from kdbirl.report.page.charts import CHOSEN, POSTERIOR, PRIOR, ROW, SOFT, Chart, named, quantity, values
@@ -27,9 +27,12 @@ def directions(posterior: Posterior, found: Mapping[str, Any]) -> Chart | None:
     if len(informed):
         shares, turned = principal_contractions(posterior.flat, posterior.prior_draws, informed)
         rows = [
-            {"name": in_words(d, posterior.names), "share": max(0.0, s)} for s, d in zip(shares, turned, strict=True)
+            {"name": axis_in_words(d, posterior.names), "share": max(0.0, s)}
+            for s, d in zip(shares, turned, strict=True)
         ]
-    kept = [{"name": str(text), "share": 0.0, "kept": True} for text in found.get("uninformed_in_words", ())]
+    phrases = [str(text) for text in found.get("uninformed_in_words", ())]
+    fallen = found.get("uninformed_contractions") or [0.0] * len(phrases)  # not on record in older files
+    kept = [{"name": n, "share": max(0.0, s), "words": kept_words(s)} for n, s in zip(phrases, fallen, strict=True)]
     rows = [*rows[: MOST_DIRECTIONS - min(len(kept), 8)], *kept][:MOST_DIRECTIONS]
     text = f"How much was learnt along each of {len(rows)} directions of the reward: {LEARNT}."
     return _shares("directions", rows, text)
@@ -51,11 +54,11 @@ def _shares(identifier: str, rows: Sequence[Mapping[str, Any]], text: str) -> Ch
         "mark": {"type": "bar", "color": POSTERIOR, "height": {"band": 0.62}},
         "encoding": {"tooltip": [{"field": "name", "title": "direction"}, {"field": "share", "format": ".2f"}]},
     }
-    words = {"calculate": "datum.kept ? 'keeps the prior' : format(datum.share, '.0%')", "as": "words"}
+    words = {"calculate": "datum.words || format(datum.share, '.0%')", "as": "label"}
     label = {
         "transform": [words],
         "mark": {"type": "text", "align": "left", "dx": 5},
-        "encoding": {"text": {"field": "words"}},
+        "encoding": {"text": {"field": "label"}},
     }
     spec = {"height": max(40, ROW * len(rows)), "data": values(rows), "encoding": encoding, "layer": [bars, label]}
     return Chart(identifier, spec, text)
@@ -147,7 +150,7 @@ def influence(identifier: str, found: Influence, labels: Sequence[str], names: S
     }
     label = {
         "mark": {"type": "text", "align": "left", "dx": 5},
-        "encoding": {"text": {"field": "words"}},
+        "encoding": {"text": {"field": "label"}},
     }
     spec = {"height": max(40, ROW * len(rows)), "data": values(rows), "encoding": encoding, "layer": [bars, label]}
     first = rows[0]
