@@ -13,8 +13,6 @@ import kdbirl as kb
 from kdbirl import checkpoints as module
 from kdbirl.checkpoints import checkpoint_of, keep_checkpoints
 from kdbirl.errors import KDBIRLWarning
-from kdbirl.likelihood import sums_checkpoint
-from kdbirl.likelihood.sums_checkpoint import Progressing
 from kdbirl.progress import Silent
 
 
@@ -191,30 +189,3 @@ def test_functions_are_known_by_what_they_do(tmp_path: Path) -> None:
         places = {checkpoint_of("a loop", function)._place for function in (power(2.0), power(3.0), len, partial(len))}
         assert len(places) == 4
         assert checkpoint_of("a loop", power(2.0))._place in places
-
-
-def test_sums_in_progress_come_back_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under a name that only the same work has; a file that cannot be read counts as nothing done."""
-    rng = np.random.default_rng(0)
-    sums = Progressing.empty(4, 3)
-    sums.add(rng.normal(size=(4, 3)))
-    sums.end_piece()
-    for _ in range(2):
-        sums.add(rng.normal(size=(4, 3)))
-    kept = sums_checkpoint.Checkpoint.of(str(tmp_path / "new"), [b"rows", b"kernel"])
-    kept.save(sums)
-    assert not (tmp_path / "new").exists()  # the last was a moment ago
-    kept.save(sums, at_once=True)
-    found = sums_checkpoint.Checkpoint.of(str(tmp_path / "new"), [b"rows", b"kernel"]).load(4, 3)
-    assert (found.piece, found.blocks) == (1, 2)
-    np.testing.assert_array_equal(found.finished, sums.finished)
-    np.testing.assert_array_equal(found.current, sums.current)
-    for other in ([b"rows", b"another"], [b"rowsk", b"ernel"], [b"kernel", b"rows"]):
-        assert sums_checkpoint.Checkpoint.of(str(tmp_path / "new"), other).load(4, 3).piece == 0
-    monkeypatch.setattr(sums_checkpoint, "SECONDS_BETWEEN", 0.0)
-    sums.end_piece()
-    kept.save(sums)
-    assert kept.load(4, 3).piece == 2
-    assert kept.path is not None
-    kept.path.write_bytes(kept.path.read_bytes()[:100])
-    assert kept.load(4, 3).piece == 0

@@ -71,8 +71,8 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.methods.informative_prior import RewardPrior as RewardPrior
     from kdbirl.methods.informative_prior import informative_prior as informative_prior
     from kdbirl.methods.kdbirl import KDBIRL as KDBIRL
+    from kdbirl.methods.kdbirl import load_model as load_model
     from kdbirl.methods.max_entropy import MaxCausalEntropy as MaxCausalEntropy
-    from kdbirl.methods.model_file import load_model as load_model
     from kdbirl.methods.neural_posterior import NeuralPosterior as NeuralPosterior
     from kdbirl.methods.policy_walk import PolicyWalk as PolicyWalk
     from kdbirl.methods.posteriors import Posteriors as Posteriors
@@ -186,7 +186,7 @@ _MODULE_OF = {
     "informative_prior": "kdbirl.methods.informative_prior",
     "KDBIRL": "kdbirl.methods.kdbirl",
     "MaxCausalEntropy": "kdbirl.methods.max_entropy",
-    "load_model": "kdbirl.methods.model_file",
+    "load_model": "kdbirl.methods.kdbirl",
     "Posteriors": "kdbirl.methods.posteriors",
     "load_posteriors": "kdbirl.methods.posteriors_file",
     "NeuralPosterior": "kdbirl.methods.neural_posterior",

@@ -63,7 +63,7 @@ def _parquet(data: bytes, folder: Path) -> None:
 
 
 def _model(data: bytes, folder: Path) -> None:
-    from kdbirl.methods.model_file import load_model
+    from kdbirl.methods.kdbirl import load_model
 
     model = load_model(_written(data, folder, "model.npz"))
     model.identifiability()

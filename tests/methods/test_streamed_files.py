@@ -17,7 +17,7 @@ from kdbirl import cli
 from kdbirl.demos import piece_summary, row_sampling, row_source
 from kdbirl.demos.bank_pass import summarise
 from kdbirl.errors import FileProblem, InputError
-from kdbirl.likelihood import streamed_rows, sums_checkpoint
+from kdbirl.likelihood import streamed_rows
 
 from .streamed import CONTINUOUS, REWARDS, expert, table, written
 
@@ -31,7 +31,6 @@ def large(monkeypatch):
     monkeypatch.setattr(row_sampling, "ROWS_SAMPLED", 300)
     monkeypatch.setattr(row_sampling, "FEWEST_OF_A_TASK", 5)
     monkeypatch.setattr(piece_summary, "DISTINCT_KEPT", 100)
-    monkeypatch.setattr(sums_checkpoint, "SECONDS_BETWEEN", 0.0)
 
 
 @pytest.fixture
@@ -47,6 +46,12 @@ def directory(tmp_path, frame):
 def fitted(directory, **columns):
     bank = kb.stream_task_bank(directory, **CONTINUOUS, block_rows=50, **columns)
     return kb.KDBIRL(prior=kb.Uniform(0, 1), bandwidth=(0.5, 0.3)).fit(bank)
+
+
+def kept_sums(directory, kept, shown):
+    """The likelihood at some points, with kernel sums in progress kept."""
+    with kb.keep_checkpoints(kept, every=0.0):
+        return fitted(directory).log_likelihood(shown, POINTS)
 
 
 class Counting:
@@ -68,27 +73,28 @@ def test_killed_and_resumed_is_uninterrupted_to_the_bit(large, directory, frame,
     dying = Counting(alive=8)
     monkeypatch.setattr(streamed_rows, "task_log_sums", dying)
     with pytest.raises(KeyboardInterrupt):
-        fitted(directory, checkpoint=kept).log_likelihood(shown, POINTS)
-    assert len(list(kept.glob("sums-*.npz"))) == 1
+        kept_sums(directory, kept, shown)
+    assert len(list(kept.glob("kernel-sums-*.checkpoint"))) == 1
     going_on = Counting(alive=10**6)
     going_on.real = dying.real
     monkeypatch.setattr(streamed_rows, "task_log_sums", going_on)
-    np.testing.assert_array_equal(fitted(directory, checkpoint=kept).log_likelihood(shown, POINTS), expected)
-    assert going_on.calls == 20 - 7 + 1  # blocks in all, those done before, and the probe that names the file
-    done = going_on.calls
-    np.testing.assert_array_equal(fitted(directory, checkpoint=kept).log_likelihood(shown, POINTS), expected)
-    assert going_on.calls == done + 1
+    np.testing.assert_array_equal(kept_sums(directory, kept, shown), expected)
+    assert going_on.calls == 20 - 8  # blocks in all, and those done before
+    np.testing.assert_array_equal(kept_sums(directory, kept, shown), expected)
+    assert going_on.calls == 20 - 8
 
 
 def test_a_checkpoint_is_never_used_for_something_else(large, directory, frame, tmp_path):
     kept = tmp_path / "sums"
     for rows in (15, 10):
         shown = expert(frame, rows=rows)
-        with_file = fitted(directory, checkpoint=kept).log_likelihood(shown, POINTS)
+        with_file = kept_sums(directory, kept, shown)
         np.testing.assert_array_equal(with_file, fitted(directory).log_likelihood(shown, POINTS))
-    next(kept.glob("*.npz")).write_bytes(b"broken")
+    for path in kept.glob("*.checkpoint"):
+        path.write_bytes(b"broken")
     shown = expert(frame, rows=10)
-    with_file = fitted(directory, checkpoint=kept).log_likelihood(shown, POINTS)
+    with pytest.warns(kb.KDBIRLWarning, match="is damaged and is not used"):
+        with_file = kept_sums(directory, kept, shown)
     np.testing.assert_array_equal(with_file, fitted(directory).log_likelihood(shown, POINTS))
 
 
@@ -118,17 +124,13 @@ def changed(source, target, **fields):
 
 
 def test_a_model_file_names_no_place_to_write(large, directory, frame, tmp_path):
-    """Only the caller says where kernel sums in progress are kept; what is saved does not name it, either."""
-    fitted(directory, checkpoint=tmp_path / "sums").save(tmp_path / "model.npz")
-    with np.load(tmp_path / "model.npz") as file:
-        assert str(tmp_path / "sums") not in file["record"].tobytes().decode()
+    """Files of 0.1 could name a place for kernel sums in progress."""
+    fitted(directory).save(tmp_path / "model.npz")
     evil = changed(tmp_path / "model.npz", tmp_path / "evil.npz", checkpoint=str(tmp_path / "owned"))
     before = set(tmp_path.iterdir())
-    expected = kb.load_model(evil).log_likelihood(expert(frame), POINTS)
+    found = kb.load_model(evil).log_likelihood(expert(frame), POINTS)
     assert set(tmp_path.iterdir()) == before
-    own = kb.load_model(evil, checkpoint=tmp_path / "mine").log_likelihood(expert(frame), POINTS)
-    assert set(tmp_path.iterdir()) == before | {tmp_path / "mine"}
-    np.testing.assert_array_equal(own, expected)
+    np.testing.assert_array_equal(found, fitted(directory).log_likelihood(expert(frame), POINTS))
 
 
 @pytest.mark.parametrize("path", ["rows/part-0.parquet", "s3:/bucket/part-0.parquet", "hdfs:/part-0.parquet"])
@@ -222,14 +224,13 @@ def test_rows_that_cannot_be_used_are_named(directory, frame, change, message):
 
 PROGRAM = """
 import sys, numpy as np, kdbirl as kb
-from kdbirl.likelihood import sums_checkpoint
-sums_checkpoint.SECONDS_BETWEEN = 0.2
 rewards = {str(k): v for k, v in enumerate(np.random.default_rng(1).normal(size=(10, 2)))}
-bank = kb.stream_task_bank(sys.argv[1], rewards=rewards, state=["x", "y"], checkpoint=sys.argv[2])
+bank = kb.stream_task_bank(sys.argv[1], rewards=rewards, state=["x", "y"])
 model = kb.KDBIRL(prior=kb.Normal(0, 1), bandwidth=(0.5, 0.5)).fit(bank)
 shown = kb.Demonstrations(states=np.random.default_rng(2).normal(size=(200, 2)), state_names=("x", "y"))
 print("fitted", flush=True)
-print(model.log_likelihood(shown, np.zeros((1, 2))).tobytes().hex())
+with kb.keep_checkpoints(sys.argv[2], every=0.2):
+    print(model.log_likelihood(shown, np.zeros((1, 2))).tobytes().hex())
 with open("/proc/self/status") as status:  # ru_maxrss begins with that of the process that started this one
     print(next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 2**20)
 """
@@ -253,7 +254,7 @@ def test_a_large_file_needs_little_memory_and_survives_kills(tmp_path):
 
     whole, killed = run("a"), run("b")
     assert killed.stdout.readline() == "fitted\n"
-    while not list((tmp_path / "b").glob("*.npz")):
+    while not list((tmp_path / "b").glob("*.checkpoint")):
         time.sleep(0.05)
     killed.send_signal(signal.SIGKILL)
     killed.communicate()

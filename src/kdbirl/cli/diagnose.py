@@ -33,7 +33,7 @@ def diagnose(
     options = dict(locals())
     from kdbirl.envs.world_file import read_world
     from kdbirl.evaluation.diagnose import diagnose as judged
-    from kdbirl.methods.model_file import load_model
+    from kdbirl.methods.kdbirl import load_model
     from kdbirl.posterior.result import load_posterior
     from kdbirl.progress import for_stream
     from kdbirl.report.diagnosis_directory import NAME, diagnosis_json, free_place, write_diagnosis

@@ -1,6 +1,5 @@
 """`kdbirl fit`: from tables to a posterior, in a run directory."""
 
-import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -66,9 +65,8 @@ def fit(
     refuse_existing(out)
     model, clock, many = _model(given), _Clock(), expert_task is not None
     known = rewards_table(training, rewards, reward)
-    sums = out.absolute().with_name(f".{out.absolute().name}.sums")  # kernel sums of a run that was killed
     with resumable(out, request_of(given), telling(quiet or as_json)):
-        bank, shown = _bank(given, known, sums), _shown(given)
+        bank, shown = _bank(given, known), _shown(given)
         clock.lap("read")
         showing = closing(for_stream(sys.stderr, quiet or as_json))
         # connected until the page is written, which may ask for sums, too
@@ -80,7 +78,6 @@ def fit(
             clock.lap("posterior")
             inputs = list(dict.fromkeys([training, known, expert]))
             (write_tasks_run if many else write_run)(out, found, model, inputs, given, clock.laps)
-    shutil.rmtree(sums, ignore_errors=True)
     if not quiet:
         _say_found(found, out, many, as_json)
 
@@ -115,7 +112,7 @@ def _columns(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _bank(given: Mapping[str, Any], known: str, sums: Path) -> Any:
+def _bank(given: Mapping[str, Any], known: str) -> Any:
     """The training table, read whole or block by block, with the rewards in the table `known`."""
     from kdbirl.demos.row_source import is_parquet
     from kdbirl.demos.stream_reader import read_or_stream
@@ -127,7 +124,7 @@ def _bank(given: Mapping[str, Any], known: str, sums: Path) -> Any:
     elif given["scheduler"] is not None and stream is None and is_parquet(training):
         stream = True  # the workers read it
     asked = {"rewards": known, "task": given["task"], "reward": separated(given["reward"]), **_columns(given)}
-    return read_or_stream(training, stream=stream, checkpoint=sums, **asked)
+    return read_or_stream(training, stream=stream, **asked)
 
 
 def _shown(given: Mapping[str, Any]) -> Any:

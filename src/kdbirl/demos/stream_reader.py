@@ -1,7 +1,6 @@
 """`stream_task_bank`: a bank of training tasks from Parquet files that are read block by block, never at once."""
 
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from kdbirl.demos.arrays import is_frame
@@ -30,7 +29,6 @@ def stream_task_bank(
     n_actions: int | None = None,
     actions: Collection[Any] | None = None,
     discrete_states: bool | None = None,
-    checkpoint: str | Path | None = None,
     block_rows: int = BLOCK_ROWS,
 ) -> StreamedBank:
     """The bank of `read_task_bank` for tables of any size: `KDBIRL.fit` takes it, in bounded memory.
@@ -38,7 +36,6 @@ def stream_task_bank(
     source: a Parquet file, a directory or pattern of them, a list, or a Dask DataFrame. Only footers and rewards are
     read here; the rows are read by `fit`, once, and by `posterior`, once for each bandwidth, unless their distinct
     values are few.
-    checkpoint: a directory where kernel sums in progress are kept: a run that was killed goes on from there.
     block_rows: rows that are in memory at once. The rest is as in `read_task_bank`.
     """
     optional = {"episode": episode, "step": step}
@@ -60,8 +57,7 @@ def stream_task_bank(
         actions=None if actions is None else tuple(sorted(actions) if isinstance(actions, set) else actions),
         discrete_states=noted.get("discrete_states") if discrete_states is None else discrete_states,
     )
-    place = None if checkpoint is None else str(checkpoint)
-    return StreamedBank(rows, roles, names, vectors, parameters, origin, place, block_rows)
+    return StreamedBank(rows, roles, names, vectors, parameters, origin, block_rows)
 
 
 def _opened(source: Any) -> RowSource:
@@ -70,13 +66,11 @@ def _opened(source: Any) -> RowSource:
     return source if isinstance(source, RowSource) else ParquetRows.open(source)
 
 
-def read_or_stream(
-    source: Any, *, stream: bool | None, checkpoint: Path | None, **columns: Any
-) -> TaskBank | StreamedBank:
+def read_or_stream(source: Any, *, stream: bool | None, **columns: Any) -> TaskBank | StreamedBank:
     """The bank in memory, or streamed: as asked, and else (None) where its Parquet files have over a gibibyte."""
     if stream is None:
         stream = not is_frame(source) and _parquet_bytes(source) > STREAMED_BYTES
-    return stream_task_bank(source, checkpoint=checkpoint, **columns) if stream else read_task_bank(source, **columns)
+    return stream_task_bank(source, **columns) if stream else read_task_bank(source, **columns)
 
 
 def _parquet_bytes(source: Any) -> int:

@@ -32,21 +32,12 @@ def to_spec(coded: CodedRows) -> dict[str, Any]:
 
 
 def from_spec(
-    spec: dict[str, Any],
-    names: tuple[str, ...],
-    rewards: np.ndarray,
-    reward_names: tuple[str, ...],
-    checkpoint: str | None = None,
+    spec: dict[str, Any], names: tuple[str, ...], rewards: np.ndarray, reward_names: tuple[str, ...]
 ) -> CodedRows:
-    """The rows again; files that are gone, or are others now, are named.
-
-    A file says what to read and never where to write: `checkpoint` is the caller's, whatever the spec holds.
-    """
+    """The rows again; files that are gone or changed are named. A file says what to read, never where to write."""
     files = ParquetRows.of_files([(_place(path), hive) for path, hive in spec["files"]])
     roles = Roles(**{name: _tuple(value) for name, value in spec["roles"].items()})
-    bank = StreamedBank(
-        files, roles, names, rewards, reward_names, checkpoint=checkpoint, block_rows=spec["block_rows"]
-    )
+    bank = StreamedBank(files, roles, names, rewards, reward_names, block_rows=spec["block_rows"])
     if bank.fingerprint() != spec["fingerprint"]:
         raise FileProblem(f"{files.name}: these are not the rows that the model was fitted on; fit it again.")
     codings = tuple(Coding(**{name: _tuple(value) for name, value in coding.items()}) for coding in spec["codings"])

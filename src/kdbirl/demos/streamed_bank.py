@@ -38,7 +38,6 @@ class StreamedBank:
     """K training tasks with known rewards whose rows are read block by block; `read_task_bank(..., stream=True)`.
 
     source: the rows. roles: which columns are what. names, rewards `(K, q)`, reward_names: as in `TaskBank`.
-    checkpoint: a directory for kernel sums in progress; a computation that was killed goes on from there.
     block_rows: rows that are decoded, mapped and summed at once, which is what memory a pass takes.
     """
 
@@ -48,7 +47,6 @@ class StreamedBank:
     rewards: Float[np.ndarray, "K q"]
     reward_names: tuple[str, ...]
     rewards_name: str = "the rewards"
-    checkpoint: str | None = None
     block_rows: int = BLOCK_ROWS
     _summaries: dict[int, Any] = field(default_factory=dict, repr=False)
 

@@ -25,6 +25,7 @@ from kdbirl.likelihood.kernels import PROFILES, PairKernel, RadialKernel, Simple
 from kdbirl.precision import float64
 from kdbirl.progress import Progress
 
+REWARDS_AT_ONCE = 16  # rewards whose pointwise likelihoods are computed together
 LARGEST_SAFE_RANGE = 650.0  # XLA's exp is zero from e^-708 down: what is lost is below e^-58 of a sum of e^-650
 
 Conditional = Literal["state-action", "action"]
@@ -273,3 +274,17 @@ def reward_kernel_range(
     if kernel.distance not in furthest:
         return float("inf")
     return float(-PROFILES[kernel.profile](jnp.asarray(furthest[kernel.distance] / h)))
+
+
+@jax.jit
+def _pointwise_batches(likelihood: CKDELikelihood, rewards: Array) -> Array:
+    return jax.lax.map(likelihood.pointwise, rewards, batch_size=REWARDS_AT_ONCE)
+
+
+def pointwise_of(likelihood: CKDELikelihood, rewards: Float[np.ndarray, "r q"]) -> Float[np.ndarray, "r u"]:
+    """log p(x_i | R) of each distinct expert row for many rewards, padded to few sizes so that little is compiled."""
+    if not len(rewards):
+        return np.zeros((0, likelihood.counts.shape[0]))
+    size = max(REWARDS_AT_ONCE, 2 ** int(np.ceil(np.log2(len(rewards)))))
+    padded = np.concatenate([rewards, np.repeat(rewards[-1:], size - len(rewards), axis=0)])
+    return np.asarray(_pointwise_batches(likelihood, jnp.asarray(padded)))[: len(rewards)]

@@ -13,6 +13,7 @@ from itertools import islice
 import numpy as np
 from jaxtyping import Float, Int
 
+from kdbirl.checkpoints import checkpoint_of
 from kdbirl.demos.coded_rows import CodedRows
 from kdbirl.demos.streamed_bank import RowBlock
 from kdbirl.features import FeatureMap
@@ -20,7 +21,6 @@ from kdbirl.likelihood.all_rows import KeptTables
 from kdbirl.likelihood.distinct import collapse_by_task
 from kdbirl.likelihood.kernel_sums import task_log_sums
 from kdbirl.likelihood.kernels import PairKernel
-from kdbirl.likelihood.sums_checkpoint import Checkpoint
 from kdbirl.progress import Progress, Silent
 
 PROBED = 4096  # rows of a block that are looked at to see whether rows repeat
@@ -56,34 +56,23 @@ class StreamedRows:
     def _summed(
         self, expert: np.ndarray, kernel: PairKernel, h: np.ndarray, columns: tuple[int, ...], progress: Progress
     ) -> np.ndarray:
-        n_tasks = len(self.rows_per_task)
-        checkpoint = self._checkpoint(expert, kernel, h, columns)
-        sums = checkpoint.load(len(expert), n_tasks)
+        bank, n_tasks = self.coded.bank, len(self.rows_per_task)
+        decides = bank.fingerprint(), bank.block_rows, self.features, kernel, h, columns, expert
+        checkpoint = checkpoint_of("kernel sums", *decides)
+        nothing = np.full((len(expert), n_tasks), -np.inf)
+        held = checkpoint.held() or {"finished": nothing, "current": nothing, "piece": 0, "blocks": 0}
+        finished, current, first, done = (held[name] for name in ("finished", "current", "piece", "blocks"))
         with ThreadPoolExecutor(1) as reader:
-            while sums.piece < self.coded.n_pieces:
-                blocks = islice(self._weighted(sums.piece, columns), sums.blocks, None)
-                for rows, weights, tasks in _ahead(reader, blocks):
-                    sums.add(task_log_sums(expert, rows, weights, tasks, n_tasks, kernel, h))
-                    checkpoint.save(sums)
-                sums.end_piece()
-                progress.update("kernel sums", sums.piece, self.coded.n_pieces, "pieces of the training table")
-        checkpoint.save(sums, at_once=True)
-        return sums.finished
-
-    def _checkpoint(
-        self, expert: np.ndarray, kernel: PairKernel, h: np.ndarray, columns: tuple[int, ...]
-    ) -> Checkpoint:
-        """Named by the data and by what features and kernel make of its first rows, which knows a user's code, too."""
-        bank = self.coded.bank
-        if bank.checkpoint is None:
-            return Checkpoint(None, "")
-        pieces = range(self.coded.n_pieces)  # of which the first may be empty
-        rows, weights, tasks = next(block for piece in pieces for block in self._weighted(piece, columns))
-        some = slice(0, PROBED)
-        probe = task_log_sums(expert, rows[some], weights[some], tasks[some], bank.n_tasks, kernel, h)
-        parts = [(part.group, part.columns, part.kernel.describe()) for part in kernel.parts]
-        text = f"{bank.fingerprint()} {bank.block_rows} {columns} {parts}"
-        return Checkpoint.of(bank.checkpoint, [text.encode(), expert.tobytes(), h.tobytes(), probe.tobytes()])
+            for piece in range(first, self.coded.n_pieces):
+                for rows, weights, tasks in _ahead(reader, islice(self._weighted(piece, columns), done, None)):
+                    current = np.logaddexp(current, task_log_sums(expert, rows, weights, tasks, n_tasks, kernel, h))
+                    done += 1
+                    checkpoint.keep({"finished": finished, "current": current, "piece": piece, "blocks": done})
+                finished, current, done = np.logaddexp(finished, current), nothing, 0
+                progress.update("kernel sums", piece + 1, self.coded.n_pieces, "pieces of the training table")
+        at_end = {"finished": finished, "current": current, "piece": self.coded.n_pieces, "blocks": 0}
+        checkpoint.keep(at_end, last=True)
+        return np.asarray(finished)
 
     def piece_log_sums(
         self,

@@ -21,7 +21,7 @@ from kdbirl.errors import InputError, did_you_mean
 from kdbirl.likelihood.distinct import distinct_rows
 from kdbirl.methods.arguments import is_number, require_bank_of, reward_rows, whole_seed
 from kdbirl.methods.birl_likelihood import FORMS, BIRLLikelihood
-from kdbirl.methods.kdbirl import drawn_prior
+from kdbirl.methods.fitted import drawn_prior
 from kdbirl.methods.log_priors import log_priors
 from kdbirl.methods.optimal_values import OptimalValues
 from kdbirl.methods.policy_walk import PolicyWalk

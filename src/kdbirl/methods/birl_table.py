@@ -25,7 +25,7 @@ from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError
 from kdbirl.likelihood.distinct import distinct_rows
 from kdbirl.methods.arguments import is_number, require_bank_of, whole_seed
-from kdbirl.methods.kdbirl import drawn_prior
+from kdbirl.methods.fitted import drawn_prior
 from kdbirl.methods.reward_features import world_reward_features
 from kdbirl.methods.tabular_expert import state_action_pairs, visit_counts
 from kdbirl.planners.dynamics import dynamics_of

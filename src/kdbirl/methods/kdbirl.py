@@ -9,12 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float
 
 from kdbirl.cluster import Cluster
 from kdbirl.demos.data import Demonstrations, TaskBank
@@ -29,15 +27,18 @@ from kdbirl.errors import InputError
 from kdbirl.features import FeatureMap
 from kdbirl.installation import package_versions
 from kdbirl.likelihood.bandwidths import Bandwidths, by_rule
-from kdbirl.likelihood.ckde import CKDE, CKDELikelihood, Conditional
+from kdbirl.likelihood.ckde import CKDE, CKDELikelihood, Conditional, pointwise_of
 from kdbirl.likelihood.distances import Distance
 from kdbirl.likelihood.distinct import distinct_rows
 from kdbirl.likelihood.kernels import Kernel, ProductKernel, as_kernel, on_columns
 from kdbirl.methods.arguments import is_number, reward_rows, row_count, whole_seed
 from kdbirl.methods.bandwidth_choice import Choice, Choices, asks_for_loto, fallback, fixed_bandwidths
 from kdbirl.methods.diagnosed import diagnosed, warn_of_silence
-from kdbirl.methods.fitted import Fitted
+from kdbirl.methods.fitted import ExpertRows, Fitted, drawn_prior
 from kdbirl.methods.log_priors import log_priors
+from kdbirl.methods.many_tasks import posteriors
+from kdbirl.methods.model_file import read_model, save_model
+from kdbirl.methods.posteriors import Posteriors
 from kdbirl.methods.reward_features import default_reward_features
 from kdbirl.methods.training_rows import Bank, TrainingRows
 from kdbirl.posterior.auto import as_sampler
@@ -47,24 +48,9 @@ from kdbirl.posterior.sampler import Draws, Problem, Sampler
 from kdbirl.posterior.target import Target
 from kdbirl.precision import float64
 from kdbirl.progress import Progress, Silent
-from kdbirl.random_streams import stream
-
-if TYPE_CHECKING:
-    from kdbirl.methods.posteriors import Posteriors
-
-PRIOR_DRAWS = 4000
-REWARDS_AT_ONCE = 16  # rewards whose pointwise likelihoods are computed together
 
 KernelChoice = str | Kernel | Callable[..., Any]
 BandwidthChoice = Any  # the name of a rule, or (h, h_reward): checked when fitting
-
-
-class _Expert(NamedTuple):
-    """An expert's rows in feature space, their episodes, and the fingerprint of the demonstrations."""
-
-    rows: Float[np.ndarray, "n d"]
-    episodes: Int[np.ndarray, " n"]
-    fingerprint: str
 
 
 @dataclass
@@ -151,12 +137,12 @@ class KDBIRL:
         """The posterior over the reward of the task that `expert` demonstrates."""
         return self._posterior(self._shown(expert), whole_seed(seed), progress)
 
-    def _shown(self, expert: Any) -> "_Expert":
+    def _shown(self, expert: Any) -> ExpertRows:
         """An expert as the model sees it."""
         rows = self._expert_features(expert)
-        return _Expert(rows, expert.episodes, expert.fingerprint())
+        return ExpertRows(rows, expert.episodes, expert.fingerprint())
 
-    def _posterior(self, expert: "_Expert", seed: int, progress: Progress | None) -> Posterior:
+    def _posterior(self, expert: ExpertRows, seed: int, progress: Progress | None) -> Posterior:
         fitted, progress = self._ready(), progress or Silent()
         choice = fitted.choices.for_rows(len(expert.rows), progress)
         draws, likelihood = self._sampled(expert.rows, choice, seed, progress)
@@ -164,7 +150,7 @@ class KDBIRL:
 
     def posteriors(
         self, experts: Any, seed: Any = 0, tasks: Any = None, progress: Progress | None = None
-    ) -> "Posteriors":
+    ) -> Posteriors:
         """The posteriors of many test tasks at once: features, bandwidths, kernel sums and sampling are shared.
 
         experts: `{name: Demonstrations}`, a list of Demonstrations (named "0", "1", ...), or one Demonstrations with
@@ -173,8 +159,6 @@ class KDBIRL:
         for which its proposals do not fit, and all tasks where another sampler was asked for, one by one. A task's
         draws depend on the seed and its own rows, not on the other tasks.
         """
-        from kdbirl.methods.many_tasks import posteriors
-
         return posteriors(self, experts, whole_seed(seed), tasks, progress or Silent())
 
     def identifiability(self, n: Any = None) -> Identifiability:
@@ -203,7 +187,7 @@ class KDBIRL:
         expert: `Demonstrations`, or the posterior of them that this model gave.
         """
         base = expert if isinstance(expert, Posterior) else self.posterior(expert, seed, progress)
-        shown = _Expert(base.expert_features, base.expert_episodes, str(base.settings.get("expert", "")))
+        shown = ExpertRows(base.expert_features, base.expert_episodes, str(base.settings.get("expert", "")))
         return sensitivity(lambda change: self._changed(base, change)._posterior(shown, base.seed, progress), base)
 
     def _changed(self, base: Posterior, change: Change) -> "KDBIRL":
@@ -225,13 +209,11 @@ class KDBIRL:
         rows = self._expert_features(expert)
         likelihood = self._likelihood(rows, fitted.choices.for_rows(len(rows)), Silent(), matrix_form=False)
         counts = np.asarray(likelihood.counts)
-        values = _pointwise(likelihood, table)[:, counts > 0] @ counts[counts > 0]  # padding may be 0 * -inf
+        values = pointwise_of(likelihood, table)[:, counts > 0] @ counts[counts > 0]  # padding may be 0 * -inf
         return values[0] if np.ndim(rewards) == 1 else values
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file (no pickle); `load_model` reads it."""
-        from kdbirl.methods.model_file import save_model
-
         save_model(self, Path(path))
 
     def _ready(self) -> Fitted:
@@ -311,7 +293,7 @@ class KDBIRL:
     @float64
     def _result(
         self,
-        expert: "_Expert",
+        expert: ExpertRows,
         choice: Choice,
         draws: Draws,
         likelihood: CKDELikelihood,
@@ -321,7 +303,7 @@ class KDBIRL:
         chains, per_chain, q = draws.draws.shape
         flat = draws.draws.reshape(-1, q)
         counts = distinct_rows(expert.rows)[2]
-        pointwise = _pointwise(likelihood, flat)[:, : len(counts)]
+        pointwise = pointwise_of(likelihood, flat)[:, : len(counts)]
         log_prior = log_priors(Target.build(fitted.prior, likelihood, choice.power), flat)
         lp = (log_prior + choice.power * (pointwise @ counts)).reshape(chains, per_chain)
         prior_draws = drawn_prior(fitted.prior, seed)
@@ -331,7 +313,7 @@ class KDBIRL:
 
     def _recorded(
         self,
-        expert: "_Expert",
+        expert: ExpertRows,
         choice: Choice,
         draws: Draws,
         prior_draws: Float[np.ndarray, "p q"],
@@ -363,7 +345,7 @@ class KDBIRL:
             reward_features=fitted.reward_features,
         )
 
-    def _settings(self, draws: Draws, expert: "_Expert", choice: Choice) -> dict[str, Any]:
+    def _settings(self, draws: Draws, expert: ExpertRows, choice: Choice) -> dict[str, Any]:
         """Everything else that a reader of the result may ask for."""
         fitted, sampler = self._ready(), as_sampler(self.sampler)
         chosen: dict[str, Any] = asdict(sampler)  # type: ignore[call-overload]
@@ -383,11 +365,6 @@ class KDBIRL:
             "expert": expert.fingerprint,
             **({"pareto_k": draws.facts["pareto_k"]} if "pareto_k" in draws.facts else {}),
         }
-
-
-def drawn_prior(prior: Prior, seed: int) -> Float[np.ndarray, "d q"]:
-    """The prior draws that are kept beside a posterior: no sampler has started from them."""
-    return prior.sample(np.random.default_rng(stream(seed, "prior draws")), PRIOR_DRAWS)
 
 
 def check_bank(bank: Any) -> None:
@@ -429,15 +406,6 @@ def _state_columns(features: FeatureMap, conditional: Conditional) -> tuple[int,
     return tuple(groups["state"])
 
 
-@jax.jit
-def _pointwise_batches(likelihood: CKDELikelihood, rewards: Array) -> Array:
-    return jax.lax.map(likelihood.pointwise, rewards, batch_size=REWARDS_AT_ONCE)
-
-
-def _pointwise(likelihood: CKDELikelihood, rewards: Float[np.ndarray, "r q"]) -> Float[np.ndarray, "r u"]:
-    """log p(x_i | R) of each distinct expert row for many rewards, padded to few sizes so that little is compiled."""
-    if not len(rewards):
-        return np.zeros((0, likelihood.counts.shape[0]))
-    size = max(REWARDS_AT_ONCE, 2 ** int(np.ceil(np.log2(len(rewards)))))
-    padded = np.concatenate([rewards, np.repeat(rewards[-1:], size - len(rewards), axis=0)])
-    return np.asarray(_pointwise_batches(likelihood, jnp.asarray(padded)))[: len(rewards)]
+def load_model(path: str | Path, functions: Mapping[str, Callable[..., Any]] | None = None) -> KDBIRL:
+    """The fitted model that `KDBIRL.save` wrote; it gives the same numbers. functions: your Python code, by name."""
+    return KDBIRL(**read_model(path, functions))

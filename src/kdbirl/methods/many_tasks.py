@@ -22,7 +22,7 @@ from kdbirl.installation import package_versions
 from kdbirl.likelihood.many_experts import likelihood_of_each
 from kdbirl.methods.bandwidth_choice import Choice
 from kdbirl.methods.diagnosed import with_findings
-from kdbirl.methods.kdbirl import KDBIRL, _Expert, drawn_prior
+from kdbirl.methods.fitted import ExpertRows, drawn_prior
 from kdbirl.methods.posteriors import Posteriors
 from kdbirl.posterior.auto import Auto, as_sampler
 from kdbirl.posterior.independence import Independence, accepted_enough
@@ -39,7 +39,7 @@ BLOCK = 32  # tasks that are sampled by one compiled program
 Finished = Callable[[str, Draws], Posterior]
 
 
-def posteriors(model: KDBIRL, experts: Any, seed: int, tasks: Any, progress: Progress) -> Posteriors:
+def posteriors(model: Any, experts: Any, seed: int, tasks: Any, progress: Progress) -> Posteriors:
     """See `KDBIRL.posteriors`."""
     shown = {name: model._shown(expert) for name, expert in named_experts(experts, tasks).items()}
     fitted, lean = model._ready(), dict[str, Posterior]()
@@ -73,7 +73,7 @@ def named_experts(experts: Any, tasks: Any = None) -> dict[str, Demonstrations]:
     return named
 
 
-def _by_choice(model: KDBIRL, shown: Mapping[str, _Expert], progress: Progress) -> Iterator[tuple[Choice, list[str]]]:
+def _by_choice(model: Any, shown: Mapping[str, ExpertRows], progress: Progress) -> Iterator[tuple[Choice, list[str]]]:
     """The tasks with the same bandwidths and power: all of them, or those with the same number of rows."""
     choices, groups = model._ready().choices, dict[int, list[str]]()
     for name, expert in shown.items():
@@ -82,9 +82,9 @@ def _by_choice(model: KDBIRL, shown: Mapping[str, _Expert], progress: Progress) 
         yield choices.for_rows(len(shown[names[0]].rows), progress), names
 
 
-def _batches(shown: Mapping[str, _Expert], n_tasks: int) -> Iterator[dict[str, _Expert]]:
+def _batches(shown: Mapping[str, ExpertRows], n_tasks: int) -> Iterator[dict[str, ExpertRows]]:
     """Batches whose kernel sums stay below TABLE_ENTRIES; at least one task each."""
-    batch: dict[str, _Expert] = {}
+    batch: dict[str, ExpertRows] = {}
     entries = 0
     for name, expert in shown.items():
         size = len(expert.rows) * n_tasks
@@ -100,8 +100,8 @@ def _batches(shown: Mapping[str, _Expert], n_tasks: int) -> Iterator[dict[str, _
 class _Batch:
     """Tasks with one choice of bandwidths whose kernel sums are in memory together."""
 
-    model: KDBIRL
-    shown: Mapping[str, _Expert]
+    model: Any
+    shown: Mapping[str, ExpertRows]
     choice: Choice
     known: Identifiability
     seed: int

@@ -36,7 +36,6 @@ from kdbirl.likelihood.kernels import (
 from kdbirl.likelihood.streamed_rows import StreamedRows
 from kdbirl.methods.bandwidth_choice import Choices
 from kdbirl.methods.fitted import Fitted
-from kdbirl.methods.kdbirl import KDBIRL
 from kdbirl.posterior.auto import SAMPLERS, as_sampler
 from kdbirl.posterior.priors import FAMILIES, Prior
 from kdbirl.posterior.product_prior import CustomPrior, Product
@@ -47,7 +46,7 @@ LARGEST, LARGEST_POWER = 1e50, 1e9  # beyond, products of squares overflow
 Functions = Mapping[str, Callable[..., Any]]
 
 
-def save_model(model: KDBIRL, path: Path) -> None:
+def save_model(model: Any, path: Path) -> None:
     """Write a fitted model whole or not at all."""
     fitted = model.fitted
     if fitted is None:
@@ -89,28 +88,22 @@ def save_model(model: KDBIRL, path: Path) -> None:
         np.savez_compressed(stream, allow_pickle=False, record=text, **arrays)
 
 
-def load_model(path: str | Path, functions: Functions | None = None, checkpoint: str | Path | None = None) -> KDBIRL:
-    """The fitted model that `KDBIRL.save` wrote; it gives the same numbers.
-
-    functions: gives back your Python code, by name.
-    checkpoint: a directory for kernel sums in progress, for a model of a streamed bank; a file names no place to write.
-    """
+def read_model(path: str | Path, functions: Functions | None) -> dict[str, Any]:
+    """The arguments of the `KDBIRL` in a file, what it has learnt among them; a file names no place to write."""
     place = Path(path)
     arrays = read_arrays(place, "expected a model written by KDBIRL.save")
     try:
         record = json.loads(arrays.pop("record").tobytes())
         if record["format"] != FORMAT:
             raise FileProblem(f"{place} has format {record['format']}; this version of kdbirl reads format {FORMAT}.")
-        return _rebuilt(record, arrays, functions or {}, None if checkpoint is None else str(checkpoint))
+        return _arguments(record, arrays, functions or {})
     except (FileProblem, InputError):
         raise
     except Exception as problem:  # a record or an array of the wrong kind can fail anywhere
         raise FileProblem(f"{place} is damaged or is not a model written by KDBIRL.save.") from problem
 
 
-def _rebuilt(
-    record: dict[str, Any], arrays: dict[str, np.ndarray], functions: Functions, checkpoint: str | None
-) -> KDBIRL:
+def _arguments(record: dict[str, Any], arrays: dict[str, np.ndarray], functions: Functions) -> dict[str, Any]:
     features = from_spec(record["features"], functions)
     reward_features = None if record["reward_features"] is None else from_spec(record["reward_features"], functions)
     kernel, reward_kernel = (_kernel(record[name], functions) for name in ("kernel", "reward_kernel"))
@@ -132,7 +125,7 @@ def _rebuilt(
     names = tuple(record["reward_names"]), tuple(record["task_names"])
     streamed = record.get("streamed")
     if streamed is not None:
-        rows = _streamed(streamed, features, names[1], ckde.task_rewards, names[0], checkpoint)
+        rows = _streamed(streamed, features, names[1], ckde.task_rewards, names[0])
         ckde = replace(ckde, all_rows=rows)
     h, h_reward = arrays["h"], float(arrays["h_reward"])
     _check_arrays(ckde, h, h_reward, record, prior)
@@ -142,19 +135,19 @@ def _rebuilt(
     choices = Choices(
         ckde.in_memory, prior, names[0], plays, widths, record["power"], loto is not None, loto or LotoSettings()
     )
-    return KDBIRL(
-        prior=prior,
-        features=features,
-        bandwidth=(h.tolist(), h_reward) if loto is None else loto,
-        sampler=sampler,
-        kernel=kernel,
-        reward_kernel=reward_kernel,
-        power=record["power"],
-        conditional=record["conditional"],
-        task_weights=record["task_weights"],
-        reward_features=reward_features,
-        fitted=Fitted(features, ckde, choices, prior, reward_features, *names, record["bank"]),
-    )
+    return {
+        "prior": prior,
+        "features": features,
+        "bandwidth": (h.tolist(), h_reward) if loto is None else loto,
+        "sampler": sampler,
+        "kernel": kernel,
+        "reward_kernel": reward_kernel,
+        "power": record["power"],
+        "conditional": record["conditional"],
+        "task_weights": record["task_weights"],
+        "reward_features": reward_features,
+        "fitted": Fitted(features, ckde, choices, prior, reward_features, *names, record["bank"]),
+    }
 
 
 def _check_arrays(ckde: CKDE, h: np.ndarray, h_reward: float, record: dict[str, Any], prior: Prior) -> None:
@@ -191,11 +184,10 @@ def _streamed(
     tasks: tuple[str, ...],
     rewards: np.ndarray,
     parameters: tuple[str, ...],
-    checkpoint: str | None,
 ) -> AllRows:
     """The rows again, or, where their files are gone, something that says so when it is asked."""
     try:
-        return StreamedRows(stream_spec.from_spec(spec, tasks, rewards, parameters, checkpoint), features)
+        return StreamedRows(stream_spec.from_spec(spec, tasks, rewards, parameters), features)
     except (FileProblem, InputError) as problem:
         return MissingRows(np.asarray(spec["rows_per_task"], dtype=np.int64), str(problem))
 

@@ -22,7 +22,8 @@ from kdbirl.demos.rollouts import whole_number
 from kdbirl.errors import InputError
 from kdbirl.features import FeatureMap, as_feature_map
 from kdbirl.methods.arguments import is_number, reward_rows, row_count, whole_seed
-from kdbirl.methods.kdbirl import check_support, drawn_prior
+from kdbirl.methods.fitted import drawn_prior
+from kdbirl.methods.kdbirl import check_support
 from kdbirl.methods.network_training import Course, Schedule, train
 from kdbirl.methods.neural_posterior_network import (
     Mixture,

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from kdbirl.errors import InputError, did_you_mean
-from kdbirl.methods.kdbirl import KDBIRL, _pointwise
+from kdbirl.likelihood.ckde import pointwise_of
 from kdbirl.posterior.result import Posterior
 from kdbirl.precision import float64
 
@@ -25,7 +25,7 @@ class Posteriors(Mapping[str, Posterior]):
     4,000 draws 1.6 MB of 1.8. `posteriors[name]` computes them.
     """
 
-    model: KDBIRL
+    model: Any  # the fitted KDBIRL
     lean: Mapping[str, Posterior]
 
     def __getitem__(self, name: str) -> Posterior:
@@ -95,7 +95,7 @@ def _row(name: str, posterior: Posterior) -> dict[str, Any]:
 
 
 @float64
-def complete(model: KDBIRL, posterior: Posterior) -> Posterior:
+def complete(model: Any, posterior: Posterior) -> Posterior:
     """The posterior with the likelihood of each distinct expert row at each draw."""
     if posterior.log_likelihood is not None:
         return posterior
@@ -105,5 +105,5 @@ def complete(model: KDBIRL, posterior: Posterior) -> Posterior:
         posterior.expert_features, h, float(posterior.h_reward or 0.0), fitted.prior.box, matrix_form=False
     )
     distinct = int(posterior.expert_index.max()) + 1
-    table = _pointwise(likelihood, posterior.flat)[:, :distinct]
+    table = pointwise_of(likelihood, posterior.flat)[:, :distinct]
     return replace(posterior, log_likelihood=table.reshape(*posterior.draws.shape[:2], distinct))

@@ -18,7 +18,6 @@ from kdbirl.errors import FileProblem
 from kdbirl.files import whole_or_not_at_all
 from kdbirl.hdf5 import read_hdf5
 from kdbirl.limits import MEMORY_BYTES
-from kdbirl.methods.kdbirl import KDBIRL
 from kdbirl.methods.posteriors import Posteriors
 from kdbirl.posterior.record import spec_of
 from kdbirl.posterior.result import Posterior
@@ -94,7 +93,7 @@ def _record(names: list[str], lean: list[Posterior]) -> str:
     return json.dumps({"tasks": tasks, "features": spec_of(lean[0].reward_features), "parts": list(parts)})
 
 
-def load_posteriors(path: str | Path, model: KDBIRL) -> Posteriors:
+def load_posteriors(path: str | Path, model: Any) -> Posteriors:
     """The posteriors that `Posteriors.save` wrote, with their model; a task is read when it is asked for."""
     return Posteriors(model, StoredPosteriors(Path(path)))
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kdbirl.errors import FileProblem, InputError
-from kdbirl.methods.kdbirl import KDBIRL
-from kdbirl.methods.model_file import load_model
+from kdbirl.methods.kdbirl import KDBIRL, load_model
 from kdbirl.posterior.result import Posterior, load_posterior
 from kdbirl.reading import read_json as read_json_file
 from kdbirl.report.run_manifest import require_intact

@@ -16,8 +16,7 @@ from urllib.parse import quote
 from kdbirl.csv_cells import guarded_frame
 from kdbirl.errors import FileProblem, did_you_mean
 from kdbirl.files import directory_whole_or_not_at_all, write_text
-from kdbirl.methods.kdbirl import KDBIRL
-from kdbirl.methods.model_file import load_model
+from kdbirl.methods.kdbirl import KDBIRL, load_model
 from kdbirl.methods.posteriors import Posteriors
 from kdbirl.methods.posteriors_file import StoredPosteriors, load_posteriors
 from kdbirl.report.choices import how_it_was_made
