@@ -300,7 +300,7 @@ def test_uneven_partitions_against_a_direct_sum(client, on_disk, monkeypatch, co
     together = kb.read_task_bank(whole, rewards=vectors, **columns)
     if not counted:
         monkeypatch.setattr("kdbirl.demos.piece_summary.DISTINCT_KEPT", 5)
-        bank.summary(0)
+        summarise(bank, 0)
     features = kb.Columns(["x", "y"]) + kb.OneHotActions()
     there = kb.KDBIRL(**MODEL, features=features, kernel="gaussian").fit(bank, client=client)
     here = kb.KDBIRL(**MODEL, features=features, kernel="gaussian").fit(together)
@@ -319,7 +319,7 @@ def test_uneven_partitions_against_a_direct_sum(client, on_disk, monkeypatch, co
     np.testing.assert_allclose(there.log_likelihood(shown, at), slow, rtol=1e-12)
     one, other = here.posterior(shown, seed=1), there.posterior(shown, seed=1)
     np.testing.assert_allclose(other.draws, one.draws, atol=1e-9)
-    assert bank.summary(0).plays.fingerprint() == together.fingerprint()
+    assert summarise(bank, 0).plays.fingerprint() == together.fingerprint()
 
 
 @pytest.mark.parametrize("distinct_kept", [2**18, 5])
@@ -332,7 +332,7 @@ def test_a_column_of_text_in_some_partitions_only_is_refused(monkeypatch, distin
     lazy = frames.from_delayed([dask.delayed(part) for part in parts], meta=parts[1][:0], verify_meta=False)
     bank = stream_task_bank(lazy, state="x", action="action", rewards={f"t{k}": [float(k)] for k in range(4)})
     with pytest.raises(InputError, match="Column 'action' holds text in piece 5 of the table"):
-        bank.summary(0)
+        summarise(bank, 0)
 
 
 def test_evd_over_draws(client, monkeypatch):

@@ -193,7 +193,7 @@ def test_large_ids_and_steps_are_streamed_as_they_are_read(tmp_path, lowest):
     frame = pl.DataFrame({**large, "x": np.arange(60.0)})
     frame.write_parquet(tmp_path / "rows.parquet", row_group_size=7)
     asked = {"rewards": {str(lowest + k): [float(k)] for k in range(3)}, "state": "x"}
-    streamed = kb.stream_task_bank(tmp_path / "rows.parquet", **asked, block_rows=5).summary()
+    streamed = summarise(kb.stream_task_bank(tmp_path / "rows.parquet", **asked, block_rows=5))
     read = kb.read_task_bank(frame, **asked)
     np.testing.assert_array_equal(streamed.plays.demonstrations.states, read.demonstrations.states)
     np.testing.assert_array_equal(streamed.plays.tasks, read.tasks)
