@@ -82,18 +82,20 @@ def how_unusual(
     training = _Training.of(plays, n)
     shown = [plays.of_task(int(k), n, 1)[0] for k in players]
     rows, index = np.unique(np.concatenate(shown), return_inverse=True)
-    sums = np.exp(training.log_sums(plays.rows[rows], kernel, h))[:, index]
-    ends = np.cumsum([len(own) for own in shown])
+    played, spare = np.exp(training.log_sums(plays.rows[rows], kernel, h))
+    itself = _with_itself(plays.rows[rows], kernel, h)
     held_out, seen, scatter = [], [], []
-    for k, own, first, last in zip(players, shown, ends - [len(own) for own in shown], ends, strict=True):
-        played, spare = sums[:, first:last]
+    for k, own in zip(players, np.split(index, np.cumsum([len(own) for own in shown])[:-1]), strict=True):
         others = ~(task_rewards == task_rewards[k]).all(axis=1)
-        held_out.append(_misfit((played + spare)[:, others], training.sizes[others], n))
+        held_out.append(_misfit((played[own] + spare[own])[:, others], training.sizes[others], n))
         if training.spare[k] >= n:
-            seen.append(min(held_out[-1], _misfit(spare[:, [k]], training.spare[[k]], n)))
-        scatter.append(_scatter(plays.rows[own], kernel, h, n))
-    of_expert = np.exp(training.log_sums(expert[:n], kernel, h)).sum(axis=0)
-    misfit, own_scatter = _misfit(of_expert, training.sizes, n), _scatter(expert[:n], kernel, h, n)
+            seen.append(min(held_out[-1], _misfit(spare[own][:, [k]], training.spare[[k]], n)))
+        scatter.append(_scatter(played[own, k], itself[own], n))
+    own = expert[:n]
+    of_expert = np.exp(training.log_sums(own, kernel, h)).sum(axis=0)
+    within = np.exp(task_log_sums(own, own, np.ones(n), np.zeros(n, np.int64), 1, kernel, h))[:, 0]
+    misfit = _misfit(of_expert, training.sizes, n)
+    own_scatter = _scatter(within, _with_itself(own, kernel, h), n)
     numbers = np.stack([held_out, scatter], axis=1)
     enough = len(seen) >= FEWEST_TASKS
     return Unusual(
@@ -138,16 +140,21 @@ def _misfit(sums: Float[np.ndarray, "n tasks"], sizes: Int[np.ndarray, " tasks"]
     return float(-_log_density(sums / sizes, n).mean(axis=0).max())
 
 
+def _scatter(sums: Float[np.ndarray, " n"], itself: Float[np.ndarray, " n"], n: int) -> float:
+    """Of sums over a player's own rows, each row's kernel with itself taken off."""
+    others = np.maximum(sums - itself, 0.0) / max(len(sums) - 1, 1)
+    return float(-_log_density(others, n).mean())
+
+
 @float64
-def _scatter(rows: Float[np.ndarray, "n d"], kernel: PairKernel, h: Float[np.ndarray, " parts"], n: int) -> float:
-    """Each row against the player's other rows."""
-    if len(rows) < 2:
-        return 0.0
-    ones, same = np.ones(len(rows)), np.zeros(len(rows), np.int64)
-    sums = np.exp(task_log_sums(rows, rows, ones, same, 1, kernel, h)[:, 0])
-    itself = jax.vmap(kernel.log, (0, 0, None))(jnp.asarray(rows), jnp.asarray(rows), jnp.asarray(h))
-    others = np.maximum(sums - np.exp(np.asarray(itself)), 0.0)
-    return float(-_log_density(others / (len(rows) - 1), n).mean())
+def _with_itself(
+    rows: Float[np.ndarray, "n d"], kernel: PairKernel, h: Float[np.ndarray, " parts"]
+) -> Float[np.ndarray, " n"]:
+    """K_h(x_i, x_i): 1 for a Gaussian; not so for every user's kernel or distance."""
+    if kernel.squared_exponential:
+        return np.ones(len(rows))
+    given = jnp.asarray(rows)
+    return np.exp(np.asarray(jax.vmap(kernel.log, (0, 0, None))(given, given, jnp.asarray(h))))
 
 
 def _log_density(density: Float[np.ndarray, "..."], n: int) -> Float[np.ndarray, "..."]:
