@@ -141,6 +141,32 @@ def test_a_lattice_coarser_than_the_posterior_is_not_green_and_names_the_step_th
     assert "too coarse for 'phi0'" in middling.convergence.sentence
 
 
+def test_a_ridge_thinner_than_the_lattice_is_not_green() -> None:
+    """One choice between two weights, taken evenly: only their difference is known, and it is a logistic one."""
+    transitions, features = np.zeros((2, 2, 2)), np.zeros((2, 2, 2))
+    transitions[:, :, 1] = features[0, 0, 0] = features[0, 1, 1] = 1.0
+    world = kb.TabularMDP(transitions, np.array([1.0, 0]), 0.9, features, terminal=np.arange(2) == 1)
+    rows = kb.Demonstrations(states=np.zeros(30, int), actions=np.arange(30) % 2)
+
+    def weight(d: float, k: int) -> float:  # of the difference d, under a uniform prior on the square
+        return (1 - abs(d)) * d**k * (np.exp(10 * d / 2) + np.exp(-10 * d / 2)) ** -30.0 * 2**30
+
+    exact = np.sqrt(quad(weight, -1, 1, args=(2,), points=[0])[0] / quad(weight, -1, 1, args=(0,), points=[0])[0])
+
+    def post(step: float, thin: int) -> tuple[Posterior, float]:
+        found = BIRL(world, kb.Uniform(0, 1), 10.0, sampler=PolicyWalk(step=step, thin=thin)).posterior(rows)
+        return found, float((found.flat @ [1, -1]).std())
+
+    coarse, narrow = post(0.1, 400)
+    assert narrow < 0.7 * exact
+    assert coarse.convergence.colour != "green"
+    found = re.search(r"coarse for 'phi0' - 'phi1': .* take step=([0-9.]+) or less", coarse.convergence.sentence)
+    assert found is not None, coarse.convergence.sentence
+    fine, width = post(float(found.group(1)), 100)  # too few steps along the ridge, but enough across it
+    assert "coarse" not in fine.convergence.sentence
+    assert width == pytest.approx(exact, rel=0.1)
+
+
 def test_a_walk_that_stays_at_one_point_of_its_lattice_is_told_so() -> None:
     world, rows = two_choices((2000, 4))
     post = BIRL(world, kb.Uniform(0, 1), ALPHA, sampler=PolicyWalk(step=0.1)).posterior(rows)

@@ -80,7 +80,7 @@ def test_advice_names_what_the_sampler_has_and_never_the_sampler_itself(
     draws = independent()
     draws[0, :, 1] += 3
     sentence = assess(draws, NAMES, sampler).sentence
-    assert raised in sentence
+    assert f"the chains disagree; {raised}" in sentence
     assert instead in sentence
     assert f"use the sampler {sampler}" not in sentence
 

@@ -112,9 +112,10 @@ class Predictive:
                 f"{found.p_value:.2g}). Nothing speaks against the data; the posterior interpolates between tasks. Add "
                 "training tasks that behave like the expert."
             )
+        compared = "" if found.rows == self.rows else f" (the first {found.rows} were compared)"
         return (
-            f"The expert's {self.rows} rows are no more unusual than those of {left_out} (p = {found.p_value:.2g}; "
-            f"{fits})."
+            f"The expert's {self.rows} rows{compared} are no more unusual than those of {left_out} "
+            f"(p = {found.p_value:.2g}; {fits})."
         )
 
     def to_dict(self) -> dict[str, Any]:

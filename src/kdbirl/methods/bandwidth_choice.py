@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from kdbirl.cluster import Cluster
-from kdbirl.diagnosis.calibration import Calibration
 from kdbirl.diagnosis.loto import FALLBACK, Loto, LotoSettings, leave_one_task_out, why_not
 from kdbirl.diagnosis.plays import Plays
 from kdbirl.errors import CalibrationWarning, InputError, did_you_mean
@@ -65,18 +64,6 @@ class Choices:
     def latest(self) -> Bandwidths:
         """The bandwidths that were last chosen, or those that a search would start from."""
         return next(reversed(self._found.values())).bandwidths if self._found else self.start
-
-    def calibration(self, n: int, progress: Progress | None = None) -> Calibration:
-        """How far the choice for n rows can be trusted, by the training tasks that are left out in turn."""
-        choice = self.for_rows(n, progress)
-        if choice.loto is not None:
-            return choice.loto.calibration
-        if len(np.unique(self.ckde.task_rewards, axis=0)) < 3:
-            raise InputError("Calibration leaves out one training task in turn, and needs at least three of them.")
-        only = LotoSettings(h_factors=(1.0,), h_reward_factors=(1.0,), powers=(choice.power,))
-        return leave_one_task_out(
-            self.ckde, self.plays, self.prior, choice.bandwidths, n, self.names, only, progress
-        ).calibration
 
 
 def asks_for_loto(bandwidth: Any) -> bool:
