@@ -113,8 +113,8 @@ class Predictive:
             )
         compared = "" if found.rows == self.rows else f" (the first {found.rows} were compared)"
         return (
-            f"The expert's {self.rows} rows{compared} are no more unusual than those of {left_out} (p = {found.p_value:.2g}; "
-            f"{fits})."
+            f"The expert's {self.rows} rows{compared} are no more unusual than those of {left_out} "
+            f"(p = {found.p_value:.2g}; {fits})."
         )
 
     def to_dict(self) -> dict[str, Any]:
