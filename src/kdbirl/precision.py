@@ -2,7 +2,8 @@
 
 JAX computes in single precision unless told otherwise, and the switch is global. A library may not flip it for its
 user, so every public function that touches JAX runs inside `float64`, which is local to the call and the thread. Being
-the door to all our computations, it is also where compiled programs are forgotten (`compiled_programs`).
+the door to all our computations, it is also where compiled programs are forgotten (`compiled_programs`), and where a
+fork of a process that has computed is refused (`threads`).
 """
 
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from kdbirl.compiled_programs import forget_if_many
+from kdbirl.threads import refuse_fork
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,6 +30,7 @@ def float64(function: Callable[P, T]) -> Callable[P, T]:
         if _inside.get():
             with jax.enable_x64(True):
                 return function(*args, **kwargs)
+        refuse_fork("JAX")
         forget_if_many()  # between two computations, never while one is being traced
         token = _inside.set(True)
         try:

@@ -18,6 +18,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from kdbirl.threads import refuse_fork
+
 CLOCK = 4  # inputs that tell the time to go
 
 P = ParamSpec("P")
@@ -30,6 +32,7 @@ def single_precision(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def in_float32(*args: P.args, **kwargs: P.kwargs) -> T:
+        refuse_fork("JAX")
         with jax.enable_x64(False):
             return function(*args, **kwargs)
 
