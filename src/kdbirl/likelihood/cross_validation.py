@@ -91,9 +91,7 @@ def _thinned(ckde: CKDE, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return ckde.rows[chosen], ckde.weights[chosen], ckde.tasks[chosen]
 
 
-def _scored_rows(
-    weights: Float[np.ndarray, " m"], order: Int[np.ndarray, " m"], seed: int
-) -> Int[np.ndarray, " n"]:
+def _scored_rows(weights: Float[np.ndarray, " m"], order: Int[np.ndarray, " m"], seed: int) -> Int[np.ndarray, " n"]:
     """Indices of the rows to score, drawn as often as they occur."""
     total = round(float(weights.sum()))
     if total <= SCORED_ROWS:
