@@ -6,12 +6,14 @@ the door to all our computations, it is also where compiled programs are forgott
 fork of a process that has computed is refused (`threads`).
 """
 
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from kdbirl.compiled_programs import forget_if_many
+from kdbirl.errors import InputError
 from kdbirl.threads import refuse_fork
 
 P = ParamSpec("P")
@@ -31,7 +33,8 @@ def float64(function: Callable[P, T]) -> Callable[P, T]:
             with jax.enable_x64(True):
                 return function(*args, **kwargs)
         refuse_fork("JAX")
-        forget_if_many()  # between two computations, never while one is being traced
+        if not is_traced([*args, *kwargs.values()]):
+            forget_if_many()  # between two computations, never while one is being traced
         token = _inside.set(True)
         try:
             with jax.enable_x64(True):
@@ -40,3 +43,20 @@ def float64(function: Callable[P, T]) -> Callable[P, T]:
             _inside.reset(token)
 
     return in_float64
+
+
+def is_traced(values: Any) -> bool:
+    """Whether these, or some of a list of them, have no numbers yet: a user's jit, grad or vmap is looking at them."""
+    if "jax" not in sys.modules:
+        return False
+    tracer = sys.modules["jax"].core.Tracer
+    return isinstance(values, tracer) or (isinstance(values, list | tuple) and any(map(is_traced, values)))
+
+
+def refuse_traced(values: Any, what: str) -> None:
+    """For what is computed from numbers, in NumPy: JAX's own sentence would not name it."""
+    if is_traced(values):
+        raise InputError(
+            f"{what}: traced by JAX (jit, grad or vmap), without numbers yet, and this is not computed in JAX; call it "
+            "outside of them, or by jax.pure_callback."
+        )
