@@ -49,16 +49,26 @@ def labelled_bank(seed=1):
     "choices",
     [
         {},
+        {"h_reward": 0.04},  # leaving out the nearest task takes more off the largest weight than a double can hold
         {"kernel": "laplace", "distance": "manhattan"},
         {"reward_kernel": "epanechnikov"},
         {"conditional": "action"},
         {"task_weights": "equal"},
         {"kernel": kb.ProductKernel(state="gaussian", action=kb.Categorical(0.2))},
     ],
-    ids=["gaussian", "laplace", "epanechnikov rewards", "action given state", "equal tasks", "product"],
+    ids=[
+        "gaussian",
+        "narrow rewards",
+        "laplace",
+        "epanechnikov rewards",
+        "action given state",
+        "equal tasks",
+        "product",
+    ],
 )
 def test_held_out_likelihoods_are_those_of_a_model_fitted_without_the_task(choices):
-    bank, h_reward = labelled_bank(), 1.3
+    bank, h_reward = labelled_bank(), choices.get("h_reward", 1.3)
+    choices = {name: value for name, value in choices.items() if name != "h_reward"}
     features = kb.Identity().fit(bank.demonstrations)
     whole = kb.KDBIRL(prior=kb.Uniform(-2, 2), features=features, bandwidth=(0.6, h_reward), **choices).fit(bank)
     plays, h = Plays.from_bank(bank, features, 0), whole.fitted.choices.start.h
@@ -69,10 +79,11 @@ def test_held_out_likelihoods_are_those_of_a_model_fitted_without_the_task(choic
     for place, task in enumerate(held_out.tasks):
         without = kb.KDBIRL(prior=kb.Uniform(-2, 2), features=features, bandwidth=(0.6, h_reward), **choices)
         without.fit(bank.without(int(task)))
-        expert = shown_rows(bank, plays, int(task), place % 2)
-        expected = without.log_likelihood(expert, np.vstack([points, bank.rewards[task]]))
-        np.testing.assert_allclose(at_points[place], expected[:-1], rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(at_truths[place], expected[-1], rtol=1e-9, atol=1e-9)
+        for number in range(2):
+            expert = shown_rows(bank, plays, int(task), number)
+            expected = without.log_likelihood(expert, np.vstack([points, bank.rewards[task]]))
+            np.testing.assert_allclose(at_points[place, number], expected[:-1], rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(at_truths[place, number], expected[-1], rtol=1e-9, atol=1e-9)
 
 
 def shown_rows(bank, plays, task, number):
@@ -86,11 +97,18 @@ def shown_rows(bank, plays, task, number):
 def test_plays_are_whole_episodes_in_their_order_and_disjoint():
     bank = shifted_normals(tasks=3, episodes=4, steps=5)
     plays = Plays.from_bank(bank, kb.Identity().fit(bank.demonstrations), 3)
-    first, second = plays.of_task(1, 10, 5)
+    first, second = plays.of_task(1, 10, 2)
     own = bank.task(1)
     whole = {own.states[own.episodes == e].tobytes() for e in range(4)}
     shown = [plays.rows[play].reshape(2, 5, 1) for play in (first, second)]
     assert {episode.tobytes() for play in shown for episode in play} == whole
+
+
+def test_plays_of_too_few_rows_begin_evenly_apart_and_show_all_rows_equally_often():
+    bank = shifted_normals(tasks=3, episodes=4, steps=5)
+    plays = Plays.from_bank(bank, kb.Identity().fit(bank.demonstrations), 3)
+    assert np.bincount(np.concatenate(plays.of_task(2, 10, 4)), minlength=60)[plays.index[40:]].tolist() == [2] * 20
+    assert [len(play) for play in plays.of_task(2, 70, 3)] == [20] * 3
 
 
 def test_a_task_of_one_episode_keeps_its_neighbours():
@@ -177,7 +195,48 @@ def test_an_expert_longer_than_any_training_task_gets_a_lower_power_and_a_note()
     model = model_of().fit(shifted_normals(episodes=3))
     short, long = model.fitted.choices.for_rows(30), model.fitted.choices.for_rows(300)
     assert long.power == pytest.approx(short.power / 10)
-    assert any("has only 30 rows, and the expert 300" in note for note in long.bandwidths.notes)
+    assert any("has only 30 rows to show, and the expert 300" in note for note in long.bandwidths.notes)
+
+
+def test_notes_are_true_of_a_power_that_was_asked_for():
+    bank = shifted_normals(episodes=3)
+    post = model_of(power=1.0).fit(bank).posterior(kb.Demonstrations(np.zeros((150, 1))))
+    assert post.power == post.settings["diagnosis"]["loto"]["power"] == 1.0
+    assert not any("scaled" in note for note in post.settings["notes"])
+    assert any("checked with 30, and the power is 1, as asked for" in note for note in post.settings["notes"])
+
+
+def test_notes_of_an_objective_do_not_compare_it_with_the_score_of_the_prior():
+    """An objective may be negative, as minus a loss is, where its best candidate is far better than the prior."""
+    settings = kb.LotoSettings((0.25,), (0.25, 1.0), (1.0, 0.3), objective=lambda truth, points, weights: -1.0)
+    notes = model_of(bandwidth=settings).fit(shifted_normals()).fitted.choices.for_rows(20).bandwidths.notes
+    assert not any("prior" in note for note in notes)
+    assert any("mean objective -1.00 +- 0.00" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("h_reward_factors", "powers", "edges"),
+    [
+        ((0.3,), (0.001, 0.002, 1.0), None),  # the largest power is 1 by nature: no edge
+        ((0.3,), (1e-6, 2e-6), "the power"),
+        ((0.3, 16.0, 0.02), (0.3,), None),
+        ((16.0, 8.0, 12.0), (0.3,), "h_reward"),
+    ],
+)
+def test_the_edge_of_the_search_is_where_its_values_end_in_whatever_order_they_stand(h_reward_factors, powers, edges):
+    settings = kb.LotoSettings((0.25,), h_reward_factors, powers)
+    notes = model_of(bandwidth=settings).fit(shifted_normals()).fitted.choices.for_rows(20).bandwidths.notes
+    found = [note for note in notes if "edge of the search" in note]
+    assert found == ([] if edges is None else [f"loto: {edges} ended at the edge of the search"])
+
+
+def test_tasks_with_fewer_rows_than_others_are_counted():
+    rng, sizes = np.random.default_rng(0), [40] * 8 + [15, 15]
+    tasks = np.repeat(np.arange(10), sizes)
+    rewards = np.linspace(-2, 2, 10)[:, None]
+    bank = kb.TaskBank.from_arrays(rewards[tasks] + rng.normal(size=(len(tasks), 1)), None, tasks, rewards)
+    notes = model_of().fit(bank).fitted.choices.for_rows(30).bandwidths.notes
+    assert any("shows 30 rows (2 with fewer show all of theirs)" in note for note in notes)
 
 
 def test_tasks_outside_the_prior_do_not_play():

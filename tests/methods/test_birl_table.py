@@ -46,10 +46,10 @@ def test_the_likelihood_is_that_of_birl(world):
     visits = np.zeros((world.n_states, world.n_actions))
     np.add.at(visits, (expert.states, expert.actions), 1.0)
     live = visits[: table.advantages.shape[1]]  # a terminal state, where there is one, comes last
-    found = table.log_likelihoods(live, 1.5 * middles)[::7].reshape(-1)
-    assert found == pytest.approx(exact, rel=1e-5, abs=1e-4)
+    found = table.log_likelihoods(live, 1.5 * middles)
+    assert found[::7].reshape(-1) == pytest.approx(exact, rel=1e-5, abs=1e-4)
     weights = np.bincount(post.expert_index)
-    assert np.all((post.log_likelihood @ weights).max() <= found.max() + 5)
+    assert (post.log_likelihood @ weights).max() <= found.max() + 1e-3  # draws are in cells of the table
 
 
 def test_the_posterior_is_the_exact_one():

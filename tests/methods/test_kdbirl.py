@@ -1,5 +1,7 @@
 """The whole way from a bank to a posterior."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import polars as pl
 import pytest
@@ -42,6 +44,95 @@ def test_log_likelihood_ignores_power_and_one_reward_gives_one_number():
     value = plain.log_likelihood(expert, bank.rewards[0])
     assert np.ndim(value) == 0
     assert value == powered.log_likelihood(expert, bank.rewards[0])
+
+
+TRACED = {
+    "gaussian": {"bandwidth": (0.4, 0.3)},
+    "loto, which searches as it is traced": {},
+    "laplace": {"bandwidth": (0.4, 0.3), "kernel": "laplace", "reward_kernel": "laplace"},
+    "direction": {"bandwidth": (0.4, 0.3), "reward_distance": "cosine"},
+    "compact": {"bandwidth": (3.0, 9.0), "reward_kernel": "epanechnikov"},
+    "equal weights": {"bandwidth": (0.4, 0.3), "task_weights": "equal"},
+}
+
+
+@pytest.mark.parametrize("settings", TRACED.values(), ids=TRACED)
+def test_log_likelihood_may_be_traced(settings):
+    """In jit first, so that nothing is ready yet. One arithmetic in doubles: rounding alone, and central differences
+    over 1e-5 err by 1e-10 times the third derivative and 2e-16 / 1e-5 of the value."""
+    bank, expert = continuous()
+    model = kb.KDBIRL(prior=kb.Uniform(-2, 2), **settings).fit(bank)
+    rewards = np.random.default_rng(2).uniform(-1, 1, (5, 2))
+
+    def value(reward):
+        return model.log_likelihood(expert, reward)
+
+    with jax.enable_x64(True):
+        found = jax.jit(value)(jnp.asarray(rewards))
+        assert found.dtype == np.float64
+        one_by_one = [jax.jit(value)(rewards[0]), jax.jit(lambda x, y: value([x, y]))(*rewards[0])]
+        mapped = jax.vmap(value)(jnp.asarray(rewards)), jax.jit(jax.vmap(value))(jnp.asarray(rewards))
+        slopes = jax.jit(jax.vmap(jax.grad(value)))(jnp.asarray(rewards))
+        np.testing.assert_allclose(jax.grad(value)(jnp.asarray(rewards[0])), slopes[0], rtol=1e-12)
+    expected = model.log_likelihood(expert, rewards)
+    assert isinstance(expected, np.ndarray)
+    for same in (found, *mapped):
+        np.testing.assert_allclose(same, expected, rtol=1e-12)
+    np.testing.assert_allclose(one_by_one, expected[[0, 0]], rtol=1e-12)
+    steps = 1e-5 * np.eye(2)
+    differences = [(value(rewards + step) - value(rewards - step)) / 2e-5 for step in steps]
+    np.testing.assert_allclose(slopes, np.transpose(differences), rtol=1e-6, atol=1e-6 * np.abs(expected).max())
+
+
+def test_log_likelihood_of_a_streamed_bank_may_be_traced(tmp_path):
+    bank, expert = continuous()
+    kb.write_task_bank(bank, tmp_path / "rows.parquet", tmp_path / "rewards.csv")
+    streamed = kb.stream_task_bank(tmp_path / "rows.parquet", rewards=tmp_path / "rewards.csv", state=["s0", "s1"])
+    model = kb.KDBIRL(prior=kb.Uniform(-2, 2), bandwidth=(0.4, 0.3)).fit(streamed)
+    with jax.enable_x64(True):
+        found = jax.jit(lambda reward: model.log_likelihood(expert, reward))(jnp.asarray([0.2, 0.3]))
+    np.testing.assert_allclose(found, model.log_likelihood(expert, [0.2, 0.3]), rtol=1e-12)
+
+
+def test_traced_out_of_reach_of_every_task_is_minus_infinity():
+    bank, expert = continuous()
+    model = kb.KDBIRL(prior=kb.Uniform(-2, 2), reward_kernel="epanechnikov", bandwidth=(0.5, 0.5)).fit(bank)
+    with jax.enable_x64(True):
+        assert jax.jit(lambda reward: model.log_likelihood(expert, reward))(jnp.full(2, 50.0)) == -np.inf
+
+
+def test_tracing_in_single_precision_or_in_a_wrong_shape_is_refused_with_what_to_do():
+    bank, expert = continuous()
+    model = kb.KDBIRL(prior=kb.Uniform(-2, 2), bandwidth=(0.4, 0.3)).fit(bank)
+
+    def value(reward):
+        return model.log_likelihood(expert, reward)
+
+    for trace in (jax.jit, jax.grad, lambda function: jax.vmap(function, 0)):
+        with pytest.raises(
+            InputError, match=r"rewards are traced by JAX in float32, .* `with jax\.enable_x64\(True\):`"
+        ):
+            trace(value)(jnp.zeros((3, 2)))
+    assert value(jnp.zeros((3, 2))).shape == (3,)  # numbers in single precision are numbers
+    with jax.enable_x64(True):
+        with pytest.raises(InputError, match=r"in int64, in which"):
+            jax.jit(value)(jnp.zeros(2, int))
+        for shape in ((3,), (2, 3), (1, 1, 2), ()):
+            with pytest.raises(InputError, match="expected one row per reward and one column for each of r0, r1"):
+                jax.jit(value)(jnp.zeros(shape))
+
+
+def test_what_is_not_computed_in_jax_says_so_when_it_is_traced():
+    world = kb.Gridworld(2)
+    shown = kb.rollout(world, kb.plan(world, np.eye(4)[3]), episodes=2, horizon=3, seed=0)
+    birl = kb.BIRL(world, prior=kb.Uniform(0, 1), alpha=1.0)
+    for what, work in {
+        "rewards": lambda reward: birl.log_likelihood(shown, reward),
+        "reward": lambda reward: kb.value(world, kb.plan(world, np.eye(4)[3]), reward),
+        "policy": lambda reward: kb.value(world, jnp.outer(reward, reward), np.eye(4)[3]),
+    }.items():
+        with pytest.raises(InputError, match=rf"^{what}: traced by JAX .*; call it outside of them, or by jax\."):
+            jax.jit(work)(jnp.zeros(4))
 
 
 def test_default_is_the_exact_grid_and_says_so():

@@ -21,6 +21,7 @@ from kdbirl.demos.data import Demonstrations
 from kdbirl.demos.row_source import Roles, RowSource
 from kdbirl.demos.tables import Table
 from kdbirl.errors import InputError, did_you_mean
+from kdbirl.threads import refuse_fork
 
 BLOCK_ROWS = 2**18
 
@@ -81,6 +82,7 @@ class StreamedBank:
 
     def tables(self, piece: int, columns: Collection[str], rows: int) -> Iterator[Table]:
         """The rows of a piece, as they stand in the source, at most so many at once."""
+        refuse_fork("Polars")
         first = 0
         for frame in self.source.read(piece, columns, rows):
             if not frame.height:  # partitions of a filtered Dask frame

@@ -17,6 +17,7 @@ from kdbirl.demos.csv_text import read_csv_text
 from kdbirl.errors import FileProblem, InputError, did_you_mean
 from kdbirl.limits import COLUMNS, ENTRIES, MEMORY_BYTES
 from kdbirl.reading import opened
+from kdbirl.threads import refuse_fork
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 CSV_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
@@ -77,6 +78,7 @@ class Table:
 
 def load_table(source: Any, keep: Collection[str] | None = None) -> Table:
     """Load a table; of wide ones only the columns in `keep`. A table without rows is an error."""
+    refuse_fork("Polars")
     table = _from_frame(source, keep) if is_frame(source) else _from_files(source, keep)
     if sum(part.rows for part in table.parts) == 0:
         raise InputError(f"{table.name}: the table has no rows; at least one is needed.")

@@ -13,6 +13,7 @@ from kdbirl.csv_cells import guarded_frame
 from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.demos.tables import METADATA_KEY
 from kdbirl.errors import FileProblem, InputError, quoted
+from kdbirl.threads import refuse_fork
 
 SUFFIXES = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
@@ -83,6 +84,7 @@ def _notes(data: Demonstrations) -> dict[str, Any]:
 
 def _write_all(files: Sequence[tuple[pl.DataFrame, Path, dict[str, Any]]]) -> None:
     """Write every file under a temporary name, then give all of them their names: whole or not at all."""
+    refuse_fork("Polars")
     for frame, path, _ in files:
         _check_target(frame, path)
     temporaries: list[tuple[Path, Path]] = []

@@ -5,11 +5,13 @@ out masks its column. For each h' one matrix product per play gives the likeliho
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from kdbirl.diagnosis.calibration import FEWEST_POINTS, Calibration, calibrate_weighted
 from kdbirl.diagnosis.plays import Plays
@@ -30,23 +32,37 @@ MORE_POINTS = 4  # times as many at each step, where posteriors are too narrow f
 LARGEST_WORK = 1e10  # kernel-mixture terms: seconds
 LARGEST_TABLE = 2**23  # numbers in a table of points and tasks: 64 MB
 
+LARGEST_GAP = 600.0  # nats that leaving out a task may take off the largest weight: exp(-708) is still a number
+MOST_FACTORS = 1000  # numbers below 2 of which the product is below 2^1000
+SMALLEST = float(np.finfo(np.float64).tiny)  # what is smaller counts as zero
+ZERO = 2.0**40  # minus the exponent that stands for that of zero
+MANTISSA, ONE = 0x000FFFFFFFFFFFFF, 0x3FF0000000000000  # of a double: the bits of its mantissa, and 1.0
+
+
+class RewardKernel(NamedTuple):
+    """log K' of every task, for one h'; near: leaving any of the tasks out leaves weights far from underflow."""
+
+    at_points: Float[np.ndarray, "P K"]
+    at_truths: Float[np.ndarray, "t K"]
+    near: bool
+
 
 @dataclass(frozen=True)
 class HeldOutTasks:
     """Plays of tasks whose reward is known, each against the bank without the tasks that share its reward.
 
-    tasks (p,): the task of each play; truths (p, q): its reward. rows (u, d): distinct played rows; index (p, w),
-    counts (p, w): which of them a play shows and how often, padded with count zero. kept (p, K): the tasks that
-    remain. points (P, q): the prior.
+    tasks (t,), truths (t, q): the tasks and their rewards. rows (u, d): distinct played rows; index (t, w): those of
+    each task; counts (t, p, w): how often each of its p plays shows them, padded with count zero. kept (t, K): the
+    tasks that remain. points (P, q): the prior.
     """
 
     ckde: CKDE
-    tasks: Int[np.ndarray, " p"]
-    truths: Float[np.ndarray, "p q"]
+    tasks: Int[np.ndarray, " t"]
+    truths: Float[np.ndarray, "t q"]
     rows: Float[np.ndarray, "u d"]
-    index: Int[np.ndarray, "p w"]
-    counts: Float[np.ndarray, "p w"]
-    kept: Float[np.ndarray, "p K"]
+    index: Int[np.ndarray, "t w"]
+    counts: Int[np.ndarray, "t p w"]
+    kept: Float[np.ndarray, "t K"]
     points: Float[np.ndarray, "P q"]
 
     @classmethod
@@ -56,74 +72,82 @@ class HeldOutTasks:
         plays: Plays,
         tasks: Int[np.ndarray, " t"],
         n: int,
-        most_plays: int,
+        count: int,
         points: Float[np.ndarray, "P q"],
     ) -> "HeldOutTasks":
-        """Plays of n rows of each of these tasks."""
-        chosen = [(task, play) for task in tasks for play in plays.of_task(int(task), n, most_plays)]
-        of_play = np.array([task for task, _ in chosen], dtype=np.int64)
-        truths = ckde.task_rewards[of_play]
+        """So many plays of n rows of each of these tasks."""
+        truths = ckde.task_rewards[tasks]
         same = (truths[:, None] == ckde.task_rewards[None]).all(axis=2)
-        return cls.shown(
-            ckde, of_play, truths, plays.rows, [play for _, play in chosen], np.where(same, 0.0, 1.0), points
-        )
+        shown = [plays.of_task(int(task), n, count) for task in tasks]
+        return cls.shown(ckde, tasks, truths, plays.rows, shown, np.where(same, 0.0, 1.0), points)
 
     @classmethod
     def shown(
         cls,
         ckde: CKDE,
-        tasks: Int[np.ndarray, " p"],
-        truths: Float[np.ndarray, "p q"],
+        tasks: Int[np.ndarray, " t"],
+        truths: Float[np.ndarray, "t q"],
         rows: Float[np.ndarray, "r d"],
-        plays: list[np.ndarray],
-        kept: Float[np.ndarray, "p K"],
+        plays: list[list[np.ndarray]],
+        kept: Float[np.ndarray, "t K"],
         points: Float[np.ndarray, "P q"],
     ) -> "HeldOutTasks":
-        """Any plays: play i shows `rows[plays[i]]`, its reward is `truths[i]`."""
-        used, index = np.unique(np.concatenate(plays), return_inverse=True)
-        ends = np.cumsum([len(play) for play in plays])
-        collapsed = [np.unique(part, return_counts=True) for part in np.split(index, ends[:-1])]
-        width = padded_size(max(len(values) for values, _ in collapsed))
-        places = np.stack([_filled(values, width) for values, _ in collapsed]).astype(np.int64)
-        counts = np.stack([_filled(count, width) for _, count in collapsed]).astype(np.float64)
+        """Any plays, equally many of each task: play j of task i shows `rows[plays[i][j]]`."""
+        used = np.unique(np.concatenate([play for own in plays for play in own]))
+        distinct = [np.unique(np.concatenate(own)) for own in plays]
+        width = padded_size(max(map(len, distinct)))
+        places, counts = (
+            np.zeros(shape, dtype=np.int64) for shape in ((len(plays), width), (len(plays), len(plays[0]), width))
+        )
+        for task, (values, own) in enumerate(zip(distinct, plays, strict=True)):
+            places[task, : len(values)] = np.searchsorted(used, values)
+            for j, play in enumerate(own):
+                counts[task, j] = np.bincount(np.searchsorted(values, play), minlength=width)
         return cls(ckde, tasks, truths, rows[used], places, counts, kept, points)
 
     def thinned(self, others: int, seed: int) -> "HeldOutTasks":
-        """Each play against so many of its other tasks, drawn at random."""
-        rng = np.random.default_rng(stream(seed, "other tasks"))
-        order = np.argsort(np.where(self.kept > 0, rng.random(self.kept.shape), np.inf), axis=1)
+        """Each task against so many of its other tasks, drawn at random, whatever order the tasks stand in."""
+        place = np.argsort(order_of_tasks(self.ckde))
+        draws = np.random.default_rng(stream(seed, "other tasks")).random((self.ckde.n_tasks,) * 2)
+        draws = draws[np.ix_(place[self.tasks], place)]
+        order = np.argsort(np.where(self.kept > 0, draws, np.inf), axis=1)
         chosen = np.zeros_like(self.kept)
         np.put_along_axis(chosen, order[:, :others], 1.0, axis=1)
         return replace(self, kept=chosen * self.kept)
 
-    def part(self, plays: slice) -> "HeldOutTasks":
-        """Some of the plays, with the rows that they show."""
-        used, index = np.unique(self.index[plays], return_inverse=True)
-        own = {name: getattr(self, name)[plays] for name in ("tasks", "truths", "counts", "kept")}
-        return replace(self, rows=self.rows[used], index=index.reshape(self.index[plays].shape), **own)
+    def part(self, tasks: slice) -> "HeldOutTasks":
+        """Some of the tasks, with the rows that they show."""
+        used, index = np.unique(self.index[tasks], return_inverse=True)
+        own = {name: getattr(self, name)[tasks] for name in ("tasks", "truths", "counts", "kept")}
+        return replace(self, rows=self.rows[used], index=index.reshape(self.index[tasks].shape), **own)
 
-    def reward_kernels(self, h_rewards: Float[np.ndarray, " c"]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each h': log K' of the points (P, K) and of the truths (p, K) with every task."""
+    @float64
+    def reward_kernels(self, h_rewards: Float[np.ndarray, " c"]) -> list[RewardKernel]:
+        """For each h': log K' of the points (P, K) and of the truths (t, K) with every task."""
         kernel, rewards = self.ckde.reward_kernel, self.ckde.task_rewards
         at_points = log_reward_kernel(kernel, self.points, rewards, h_rewards)
         at_truths = log_reward_kernel(kernel, self.truths, rewards, h_rewards)
-        return list(zip(at_points, at_truths, strict=True))
+        kept = jnp.asarray(np.unique(self.kept, axis=0))
+        gaps = [float(_largest_gap(jnp.asarray(b), kept)) for b in at_points]
+        near = [gap < LARGEST_GAP for gap in gaps]
+        return [RewardKernel(*found) for found in zip(at_points, at_truths, near, strict=True)]
 
     @float64
     def log_likelihoods(
-        self, h: Float[np.ndarray, " parts"], reward_kernels: list[tuple[np.ndarray, np.ndarray]]
-    ) -> tuple[Float[np.ndarray, "c p P"], Float[np.ndarray, "c p"]]:
+        self, h: Float[np.ndarray, " parts"], reward_kernels: list[RewardKernel]
+    ) -> tuple[Float[np.ndarray, "c t p P"], Float[np.ndarray, "c t p"]]:
         """For one h and every h': log L of each play at the points and at its truth."""
-        numerator, denominator = (jnp.asarray(table) for table in self.ckde.tables(self.rows, h))
-        fixed = numerator, denominator, jnp.asarray(self.index), jnp.asarray(self.counts), jnp.asarray(self.kept)
-        results = [_all_plays(*fixed, jnp.asarray(b), jnp.asarray(own)) for b, own in reward_kernels]
+        tables = (jnp.asarray(table) for table in self.ckde.tables(self.rows, h))
+        counts = jnp.asarray(self.counts, dtype=float)
+        fixed = *tables, jnp.asarray(self.index), counts, _by_bit(self.counts), jnp.asarray(self.kept)
+        results = [_all_plays(*fixed, jnp.asarray(b), jnp.asarray(own), near) for b, own, near in reward_kernels]
         return np.stack([np.asarray(at) for at, _ in results]), np.stack([np.asarray(truth) for _, truth in results])
 
     def calibration(self, widths: Bandwidths, power: float, names: tuple[str, ...]) -> Calibration:
         """Of the posteriors of the plays: a posterior where nothing explains the rows is the prior."""
         kernels = self.reward_kernels(np.array([widths.h_reward]))
-        at_points, at_truths = (power * part[0] for part in self.log_likelihoods(widths.h, kernels))
-        explained = np.isfinite(at_points).any(axis=1)
+        at_points, at_truths = (power * part[0, :, 0] for part in self.log_likelihoods(widths.h, kernels))
+        explained = np.asarray(np.isfinite(at_points).any(axis=1))
         logs, own = np.where(explained[:, None], at_points, 0.0), np.where(explained, at_truths, 0.0)
         even = np.zeros(len(self.points))
         return calibrate_weighted(self.truths, self.points, logs, even, names, log_weights_of_truths=own)
@@ -161,55 +185,119 @@ def calibrate_held_out(
         count *= MORE_POINTS
 
 
-def _filled(values: np.ndarray, width: int) -> np.ndarray:
-    return np.concatenate([values, np.zeros(width - len(values), values.dtype)])
+def order_of_tasks(ckde: CKDE) -> Int[np.ndarray, " K"]:
+    """The tasks in an order that does not depend on the one they stand in: by reward, and then by their rows."""
+    weighted = [np.bincount(ckde.tasks, ckde.weights * column, ckde.n_tasks) for column in ckde.rows.T]
+    return np.lexsort([*np.stack(weighted), ckde.rows_per_task, *ckde.task_rewards.T])
 
 
-@jax.jit
+def _by_bit(counts: Int[np.ndarray, "t p w"]) -> list[tuple[Array, Array]]:
+    """For each bit b, the places of the counts that have it, and which of these are not padding: both (t, p, w_b)."""
+    found = []
+    for bit in range(int(counts.max()).bit_length()):
+        has = counts >> bit & 1 == 1
+        places = np.argsort(~has, axis=2, kind="stable")[:, :, : has.sum(axis=2).max()]
+        found.append((jnp.asarray(places), jnp.asarray(np.take_along_axis(has, places, axis=2))))
+    return found
+
+
+@partial(jax.jit, static_argnames="near")
 def _all_plays(
     numerator: Float[Array, "u K"],
     denominator: Float[Array, "v K"],
-    index: Int[Array, "p w"],
-    counts: Float[Array, "p w"],
-    kept: Float[Array, "p K"],
+    index: Int[Array, "t w"],
+    counts: Float[Array, "t p w"],
+    by_bit: list[tuple[Int[Array, "t p _"], Bool[Array, "t p _"]]],
+    kept: Float[Array, "t K"],
     at_points: Float[Array, "P K"],
-    at_truths: Float[Array, "p K"],
-) -> tuple[Float[Array, "p P"], Float[Array, " p"]]:
-    shared = denominator.shape[0] == 1
+    at_truths: Float[Array, "t K"],
+    near: bool,
+) -> tuple[Float[Array, "t p P"], Float[Array, "t p"]]:
+    by_task = at_points.T
+    shared = _weights(by_task)
 
-    def one(play: tuple[Array, Array, Array, Array]) -> tuple[Array, Array]:
-        rows, count, keep, own = play
-        rewards = jnp.concatenate([at_points, own[None]]) + jnp.log(keep)[None]  # a task left out has log weight -inf
-        scale = jnp.max(rewards, axis=1, keepdims=True)
-        weights = jnp.exp(rewards - jnp.where(jnp.isfinite(scale), scale, 0.0)).T
-        above = count @ _log_mixture(numerator[rows], keep, weights, count)
-        bottom, weight = (denominator, jnp.sum(count)[None]) if shared else (denominator[rows], count)
-        below = weight @ _log_mixture(bottom, keep, weights, weight)
-        inside = jnp.isfinite(above) & jnp.isfinite(below)
-        logs = jnp.where(inside, above - jnp.where(inside, below, 0.0), -jnp.inf)
-        return logs[:-1], logs[-1]
+    def of_task(task: tuple[Array, Array, list[tuple[Array, Array]], Array, Array]) -> tuple[Array, Array]:
+        rows, count, bits, keep, own = task
 
-    points, truths = jax.lax.map(one, (index, counts, kept, at_truths))
+        def log_ratio(weights: Float[Array, "K P"]) -> Float[Array, "p P"]:
+            above = _log_products(*_mixtures(numerator[rows], keep, weights), count, bits)
+            if len(denominator) == 1:  # the same for every row
+                total, largest = _mixtures(denominator, keep, weights)
+                below = count.sum(axis=1)[:, None] * (jnp.log(total) + largest[:, None])
+            else:
+                below = _log_products(*_mixtures(denominator[rows], keep, weights), count, bits)
+            inside = jnp.isfinite(above) & jnp.isfinite(below)
+            return jnp.where(inside, above - jnp.where(inside, below, 0.0), -jnp.inf)
+
+        left_out = jnp.log(keep)[:, None]  # -inf
+        at_point = shared if near else _weights(by_task + left_out)
+        return log_ratio(at_point), log_ratio(_weights(own[:, None] + left_out))[:, 0]
+
+    points, truths = jax.lax.map(of_task, (index, counts, by_bit, kept, at_truths))
     return points, truths
 
 
-def _log_mixture(
-    logs: Float[Array, "w K"], keep: Float[Array, " K"], weights: Float[Array, "K P"], count: Float[Array, " w"]
-) -> Float[Array, "w P"]:
-    """log sum_k exp(logs[i, k]) weights[k, p]; -inf where the sum is zero, 0 for padding (0 * -inf would be NaN)."""
+def _weights(logs: Float[Array, "K P"]) -> Float[Array, "K P"]:
+    largest = jnp.max(logs, axis=0, keepdims=True)
+    return jnp.exp(logs - jnp.where(jnp.isfinite(largest), largest, 0.0))
+
+
+@jax.jit
+def _largest_gap(at_points: Float[Array, "P K"], kept: Float[Array, "t K"]) -> Float[Array, ""]:
+    """The most that leaving out tasks takes off the largest log weight at a point."""
+    by_task = at_points.T
+    largest = jnp.max(by_task, axis=0)
+
+    def one(keep: Float[Array, " K"]) -> Float[Array, ""]:
+        left = jnp.max(by_task + jnp.log(keep)[:, None], axis=0)
+        return jnp.max(largest - left, where=jnp.isfinite(left), initial=0.0)
+
+    return jnp.max(jax.lax.map(one, kept))
+
+
+def _mixtures(
+    logs: Float[Array, "w K"], keep: Float[Array, " K"], weights: Float[Array, "K P"]
+) -> tuple[Float[Array, "w P"], Float[Array, " w"]]:
+    """sum_k exp(logs[i, k]) weights[k, p], and the logs of the scales that it is to be multiplied by."""
     masked = jnp.where(keep[None] > 0, logs, -jnp.inf)
-    largest = jnp.max(masked, axis=1, keepdims=True)
+    largest = jnp.max(masked, axis=1)
     largest = jnp.where(jnp.isfinite(largest), largest, 0.0)
-    total = jnp.exp(masked - largest) @ weights
-    positive = total > 0
-    result = jnp.where(positive, jnp.log(jnp.where(positive, total, 1.0)) + largest, -jnp.inf)
-    return jnp.where(count[:, None] > 0, result, 0.0)
+    return jnp.exp(masked - largest[:, None]) @ weights, largest
+
+
+def _log_products(
+    numbers: Float[Array, "w P"],
+    log_scales: Float[Array, " w"],
+    counts: Float[Array, "p w"],
+    by_bit: list[tuple[Int[Array, "p _"], Bool[Array, "p _"]]],
+) -> Float[Array, "p P"]:
+    """sum_i counts[j, i] log(scale_i numbers_i) of each play j, for numbers of any size; -inf where a number is zero.
+
+    Logarithms of every number would cost more than all else. With x = m 2^e, 1 <= m < 2, exponents are added, and the
+    mantissas of rows whose count has bit b are multiplied before one logarithm is taken, 2^b times.
+    """
+    pattern = jax.lax.bitcast_convert_type(numbers, jnp.int64)
+    mantissa = jax.lax.bitcast_convert_type((pattern & MANTISSA) | ONE, numbers.dtype)
+    exponent = jnp.where(numbers < SMALLEST, -ZERO, (pattern >> 52) - 1023.0)
+
+    def log_mantissa(bits: list[tuple[Array, Array]]) -> Float[Array, " P"]:
+        found = jnp.zeros(numbers.shape[1])
+        for bit, (places, used) in enumerate(bits):
+            for first in range(0, len(places), MOST_FACTORS):
+                some = slice(first, first + MOST_FACTORS)
+                factors = jnp.where(used[some, None], mantissa[places[some]], 1.0)
+                found += 2.0**bit * jnp.log(jnp.prod(factors, axis=0))
+        return found
+
+    exponents = counts @ exponent
+    logs = jax.lax.map(log_mantissa, by_bit) + jnp.log(2.0) * exponents + (counts @ log_scales)[:, None]
+    return jnp.where(exponents > -ZERO / 2, logs, -jnp.inf)
 
 
 @float64
 def log_mean_and_effective(
-    logs: Float[np.ndarray, "b p P"], power: float
-) -> tuple[Float[np.ndarray, "b p"], Float[np.ndarray, "b p"]]:
+    logs: Float[np.ndarray, "*b P"], power: float
+) -> tuple[Float[np.ndarray, "*b"], Float[np.ndarray, "*b"]]:
     """log mean_P L^power, and the effective number of points (sum w)^2 / sum w^2 with w = L^power."""
     mean, effective = _log_mean_and_effective(jnp.asarray(logs), jnp.asarray(power))
     return np.asarray(mean), np.asarray(effective)
@@ -217,8 +305,8 @@ def log_mean_and_effective(
 
 @jax.jit
 def _log_mean_and_effective(
-    logs: Float[Array, "b p P"], power: Float[Array, ""]
-) -> tuple[Float[Array, "b p"], Float[Array, "b p"]]:
+    logs: Float[Array, "*b P"], power: Float[Array, ""]
+) -> tuple[Float[Array, "*b"], Float[Array, "*b"]]:
     largest = jnp.max(logs, axis=-1, keepdims=True)
     largest = jnp.where(jnp.isfinite(largest), largest, 0.0)
     weights = jnp.exp(power * (logs - largest))

@@ -15,7 +15,7 @@ for test tasks that are exchangeable with the training tasks, and for n rows. It
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -159,25 +159,33 @@ def leave_one_task_out(
     others: int | None = None,
     seed: int = 0,
     cluster: Cluster | None = None,
+    power: float | None = None,
 ) -> Loto:
     """Choose (h, h', eta) for an expert of n rows. `start` are the bandwidths that the candidates are multiples of.
 
     others: how many of the other tasks each held-out task is judged by, drawn with the seed; None is all.
+    power: one that is asked for is used as it is; None searches those of the settings.
     """
     settings, progress = settings or LotoSettings(), progress or Silent()
+    settings = settings if power is None else replace(settings, powers=(power,))
     held_out, played = _held_out(ckde, plays, prior, n, settings)
     if others is not None:
         held_out = held_out.thinned(others, seed)
     search = _Search(held_out, start, settings, cluster)
     chosen, means, errors, raw = search.run(progress)
     a, b, c = chosen
-    notes = _notes(search, chosen, means, errors, raw, played, n)
+    fewer = int((plays.sizes[held_out.tasks] < played).sum())
+    notes = (
+        _score_note(search, chosen, means, errors, raw, played, fewer),
+        *_power_note(played, n, power),
+        *_warnings(search, chosen, means, errors),
+    )
     return Loto(
         h=search.h[a],
         h_reward=float(search.h_reward[b]),
-        power=float(search.powers[c]) * min(1.0, played / n),
+        power=float(search.powers[c]) * min(1.0, played / n) if power is None else power,
         n=n,
-        tasks=np.unique(held_out.tasks),
+        tasks=held_out.tasks,
         h_candidates=search.h,
         h_reward_candidates=search.h_reward,
         power_candidates=search.powers,
@@ -194,11 +202,11 @@ def _held_out(ckde: CKDE, plays: Plays, prior: Prior, n: int, settings: LotoSett
     """The tasks inside the prior's support, and how many rows they play (a typical task's, if it has fewer than n)."""
     tasks = np.flatnonzero(prior.contains(ckde.task_rewards))
     played = int(min(n, np.median(plays.sizes[tasks])))
-    q, most_plays = ckde.task_rewards.shape[1], max(PLAYS // len(tasks), 1)
+    q, each = ckde.task_rewards.shape[1], max(PLAYS // len(tasks), 1)
     pairs = len(settings.h_factors) * len(settings.h_reward_factors)
-    work = pairs * len(tasks) * most_plays * played * ckde.n_tasks
+    work = pairs * len(tasks) * each * played * ckde.n_tasks
     count = int(np.clip(LARGEST_WORK / work, FEWEST_POINTS, POINTS.get(q, POINTS_BEYOND)))
-    return HeldOutTasks.of(ckde, plays, tasks, played, most_plays, prior_points(prior, count)), played
+    return HeldOutTasks.of(ckde, plays, tasks, played, each, prior_points(prior, count)), played
 
 
 class _Search:
@@ -207,17 +215,17 @@ class _Search:
     def __init__(
         self, held_out: HeldOutTasks, start: Bandwidths, settings: LotoSettings, cluster: Cluster | None = None
     ) -> None:
-        self._held_out, self._objective, self._cluster = held_out, settings.objective, cluster
+        self.held_out, self.objective, self._cluster = held_out, settings.objective, cluster
         has_scale = np.array([not isinstance(part.kernel, Categorical) for part in held_out.ckde.kernel.parts])
-        factors = np.asarray(settings.h_factors)[:, None] if has_scale.any() else np.ones((1, 1))
-        self.h = np.where(has_scale[None], start.h[None] * factors, start.h[None])
+        self.h_factors = np.asarray(settings.h_factors, dtype=float) if has_scale.any() else np.ones(1)
+        self.h = np.where(has_scale[None], start.h[None] * self.h_factors[:, None], start.h[None])
         self.h_reward = start.h_reward * np.asarray(settings.h_reward_factors)
         self.powers = np.asarray(settings.powers, dtype=float)
 
     def run(self, progress: Progress) -> tuple[Candidate, np.ndarray, np.ndarray, np.ndarray]:
         """The chosen candidate; means, standard errors and raw means of all (h, h', power)."""
         checkpoint = checkpoint_of(
-            "leave one task out", self._held_out, self.h, self.h_reward, self.powers, self._objective
+            "leave one task out", self.held_out, self.h, self.h_reward, self.powers, self.objective
         )
         tables = (checkpoint.held() or {"tables": []})["tables"]
         for logs in self._log_likelihoods(len(tables), progress):
@@ -226,20 +234,21 @@ class _Search:
             checkpoint.keep({"tables": tables}, last=len(tables) == len(self.h))
         progress.update("leave one task out", len(self.h), len(self.h))
         scores, raw, effective = (np.stack(parts) for parts in zip(*tables, strict=True))
-        known = effective >= min(FEWEST_EFFECTIVE, len(self._held_out.points) / 10)
+        known = effective >= min(FEWEST_EFFECTIVE, len(self.held_out.points) / 10)
         self._known = known if known.any() else np.ones_like(known)
-        self._by_task = mean_by_task(scores, self._held_out.tasks)
-        means, errors = _mean_and_error(self._by_task)
-        return self._best(self._by_task), means, errors, mean_by_task(raw, self._held_out.tasks).mean(axis=-1)
+        self._by_task = scores
+        means, errors = _mean_and_error(scores)
+        return self._best(scores), means, errors, raw.mean(axis=-1)
 
     def _log_likelihoods(self, done: int, progress: Progress) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Of every play with every h', for each h but the first `done`; on a cluster, some plays on each worker."""
         if self._cluster is None:
-            kernels = self._held_out.reward_kernels(self.h_reward)
-            yield from (self._held_out.log_likelihoods(h, kernels) for h in self.h[done:])
+            kernels = self.held_out.reward_kernels(self.h_reward)
+            yield from (self.held_out.log_likelihoods(h, kernels) for h in self.h[done:])
             return
-        cuts = range(0, len(self._held_out.tasks), PLAYS_AT_ONCE)
-        parts = [self._held_out.part(slice(first, first + PLAYS_AT_ONCE)) for first in cuts]
+        tasks, each, _ = self.held_out.counts.shape
+        at_once = max(PLAYS_AT_ONCE // each, 1)
+        parts = [self.held_out.part(slice(first, first + at_once)) for first in range(0, tasks, at_once)]
         pairs = [(h, part) for h in self.h[done:] for part in range(len(parts))]
         job = "leave one task out"
         found = self._cluster.mapped(_of_part, pairs, (parts, self.h_reward), progress, job)
@@ -255,10 +264,10 @@ class _Search:
         return int(a), int(b), int(c)
 
     def _scores(
-        self, at_points: Float[np.ndarray, "b p P"], at_truths: Float[np.ndarray, "b p"]
+        self, at_points: Float[np.ndarray, "b t p P"], at_truths: Float[np.ndarray, "b t p"]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Bounded score (or objective) and raw score (b, c, p); median effective number of points (b, c)."""
-        raw = np.empty((len(at_points), len(self.powers), at_points.shape[1]))
+        """Means over plays of the bounded score (or objective) and the raw one (b, c, t); median effective points."""
+        raw = np.empty((len(at_points), len(self.powers), *at_points.shape[1:3]))
         effective = np.empty(raw.shape[:2])
         scores = np.empty_like(raw)
         for c, power in enumerate(self.powers):
@@ -266,32 +275,33 @@ class _Search:
             reached = np.isfinite(evidence) & np.isfinite(at_truths)
             usual = power * at_truths - np.where(np.isfinite(evidence), evidence, 0.0)
             raw[:, c] = np.where(reached, usual, -np.inf)
-            effective[:, c] = np.median(effective_points, axis=-1)
-            scores[:, c] = bounded(raw[:, c]) if self._objective is None else self._objectives(power * at_points)
-        return scores, raw, effective
+            effective[:, c] = np.median(effective_points, axis=(1, 2))
+            scores[:, c] = bounded(raw[:, c]) if self.objective is None else self._objectives(power * at_points)
+        return scores.mean(axis=-1), raw.mean(axis=-1), effective
 
-    def _objectives(self, logs: Float[np.ndarray, "b p P"]) -> np.ndarray:
-        assert self._objective is not None
-        points, truths = self._held_out.points, self._held_out.truths
+    def _objectives(self, logs: Float[np.ndarray, "b t p P"]) -> Float[np.ndarray, "b t p"]:
+        assert self.objective is not None
         logs = np.where(np.isfinite(logs).any(axis=-1, keepdims=True), logs, 0.0)
         weights = np.exp(logs - logsumexp(logs, axis=-1, keepdims=True))
-        values = [[self._objective(t, points, w) for t, w in zip(truths, own, strict=True)] for own in weights]
-        return np.asarray(values, dtype=float)
+        values = np.empty(logs.shape[:-1])
+        for place in np.ndindex(values.shape):
+            values[place] = self.objective(self.held_out.truths[place[1]], self.held_out.points, weights[place])
+        return values
 
     def calibration(self, names: tuple[str, ...]) -> Calibration:
         """Of the held-out tasks' posteriors; one play a task, since plays of a task are dependent."""
-        first = np.unique(self._held_out.tasks, return_index=True)[1]
-        logs = np.empty((len(first), len(self._held_out.points)))
-        chosen = [self._best(np.delete(self._by_task, t, axis=-1)) for t in range(len(first))]
+        truths, points = self.held_out.truths, self.held_out.points
+        logs, own_logs = np.empty((len(truths), len(points))), np.empty(len(truths))
+        chosen = [self._best(np.delete(self._by_task, t, axis=-1)) for t in range(len(truths))]
         for a, b, c in set(chosen):
             own = [t for t, candidate in enumerate(chosen) if candidate == (a, b, c)]
-            kernels = self._held_out.reward_kernels(self.h_reward[b : b + 1])
-            at_points = self._held_out.log_likelihoods(self.h[a], kernels)[0][0]
-            logs[own] = self.powers[c] * at_points[first[own]]
+            kernels = self.held_out.reward_kernels(self.h_reward[b : b + 1])
+            at_points, at_truths = (part[0, :, 0] for part in self.held_out.log_likelihoods(self.h[a], kernels))
+            logs[own], own_logs[own] = self.powers[c] * at_points[own], self.powers[c] * at_truths[own]
         explained = np.asarray(np.isfinite(logs).any(axis=1))
         logs = np.where(explained[:, None], logs, 0.0)  # rows that nobody explains keep the prior
-        truths, points = self._held_out.truths[first], self._held_out.points
-        return calibrate_weighted(truths, points, logs, np.zeros(len(points)), names)
+        even, own_logs = np.zeros(len(points)), np.where(explained, own_logs, 0.0)
+        return calibrate_weighted(truths, points, logs, even, names, log_weights_of_truths=own_logs)
 
 
 def _of_part(
@@ -306,43 +316,55 @@ def bounded(scores: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     return np.logaddexp(np.log1p(-MIXED_IN) + scores, np.log(MIXED_IN))
 
 
-def mean_by_task(scores: Float[np.ndarray, "... p"], tasks: Int[np.ndarray, " p"]) -> Float[np.ndarray, "... t"]:
-    first = np.unique(tasks, return_index=True)[1]
-    ends = np.append(first[1:], len(tasks))
-    return np.stack([scores[..., i:j].mean(axis=-1) for i, j in zip(first, ends, strict=True)], axis=-1)
-
-
 def _mean_and_error(by_task: Float[np.ndarray, "... t"]) -> tuple[np.ndarray, np.ndarray]:
     return by_task.mean(axis=-1), by_task.std(axis=-1, ddof=1) / np.sqrt(by_task.shape[-1])
 
 
-def _notes(
+def _score_note(
     search: _Search,
     chosen: Candidate,
     means: np.ndarray,
     errors: np.ndarray,
     raw: np.ndarray,
     played: int,
-    n: int,
-) -> tuple[str, ...]:
-    """What a user should know of the choice."""
-    tasks = len(np.unique(search._held_out.tasks))
-    notes = [
-        f"loto: chosen for {played} rows by leaving out each of {tasks} tasks; mean score {means[chosen]:.2f} +- "
-        f"{errors[chosen]:.2f} (the prior has 0), unbounded {raw[chosen]:.2f}"
+    fewer: int,
+) -> str:
+    found = f"{means[chosen]:.2f} +- {errors[chosen]:.2f}"
+    score = f"mean score {found} (the prior has 0), unbounded {raw[chosen]:.2f}"
+    rows = f"{played} rows ({fewer} with fewer show all of theirs)" if fewer else f"{played} rows"
+    return (
+        f"loto: chosen by leaving out each of {len(search.held_out.tasks)} tasks, which shows {rows}; "
+        f"{score if search.objective is None else f'mean objective {found}'}"
+    )
+
+
+def _power_note(played: int, n: int, asked: float | None) -> tuple[str, ...]:
+    """Where training tasks cannot show as many rows as the expert: what that did to the power."""
+    if played >= n:
+        return ()
+    consequence = (
+        f"the power is scaled by {played / n:.2g} so that the posterior is no narrower"
+        if asked is None
+        else f"the power is {asked:g}, as asked for, so the posterior may be narrower than what was checked"
+    )
+    few = f"a typical training task has only {played} rows to show, and the expert {n}"
+    return (f"loto: {few}: checked with {played}, and {consequence}",)
+
+
+def _warnings(search: _Search, chosen: Candidate, means: np.ndarray, errors: np.ndarray) -> Iterator[str]:
+    if search.objective is None and means[chosen] < CAUTION * errors[chosen]:
+        yield "loto: no candidate is clearly better than the prior: this bank says little about held-out tasks"
+    a, b, c = chosen
+    edges = [
+        name
+        for name, values, place in (("h", search.h_factors, a), ("h_reward", search.h_reward, b))
+        if values[place] in (values.min(), values.max()) and len(values) > 1
     ]
-    if played < n:
-        notes.append(
-            f"loto: a typical training task has only {played} rows, and the expert {n}: checked with {played}, and "
-            f"the power is scaled by {played / n:.2g} so that the posterior is no narrower"
-        )
-    if means[chosen] < CAUTION * errors[chosen]:
-        notes.append("loto: no candidate is clearly better than the prior: this bank says little about held-out tasks")
-    sizes = {"h": (chosen[0], len(search.h)), "h_reward": (chosen[1], len(search.h_reward))}
-    edges = [name for name, (place, size) in sizes.items() if size > 1 and place in (0, size - 1)]
-    if len(search.powers) > 1 and chosen[2] == len(search.powers) - 1:
+    power = search.powers[c]
+    if len(search.powers) > 1 and (power == search.powers.min() or 1 != power == search.powers.max()):
         edges.append("the power")
-    return (*notes, *([f"loto: {' and '.join(edges)} ended at the edge of the search"] if edges else []))
+    if edges:
+        yield f"loto: {' and '.join(edges)} ended at the edge of the search"
 
 
 def _finite(value: float) -> float | None:

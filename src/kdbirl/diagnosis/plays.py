@@ -48,11 +48,14 @@ class Plays:
         """Rows of each task."""
         return np.diff(self.first)
 
-    def of_task(self, task: int, n: int, most: int) -> list[Int[np.ndarray, " _"]]:
-        """Up to `most` disjoint plays of n rows of one task (its first n rows, the next, ...); one if it has fewer."""
+    def of_task(self, task: int, n: int, count: int) -> list[Int[np.ndarray, " _"]]:
+        """So many plays of n rows of one task: disjoint ones, or, of too few rows, ones that begin evenly apart.
+
+        The first row follows the last one. A play of a task with fewer rows than n has them all.
+        """
         own = self.index[self.first[task] : self.first[task + 1]]
-        count = max(min(len(own) // n, most), 1)
-        return [own[i * n : (i + 1) * n] for i in range(count)]
+        apart, rows = min(n, len(own) / count), np.arange(min(n, len(own)))
+        return [own[(int(i * apart) + rows) % len(own)] for i in range(count)]
 
 
 def episode_keys(bank: TaskBank, seed: int) -> UInt64[np.ndarray, " episodes"]:

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from kdbirl.errors import InputError
+from kdbirl.precision import refuse_traced
 
 SUM_TOLERANCE = 1e-8  # rows of probabilities may miss one by this much (they are then divided by their sum)
 
@@ -21,6 +22,7 @@ def frozen(array: Array) -> Array:
 
 def as_numbers(values: Any, what: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     """A copy in double precision without NaN or infinity."""
+    refuse_traced(values, what)
     try:
         array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -152,7 +152,7 @@ class _Trial:
             np.arange(TESTS),
             self.truths,
             self.tests.rows,
-            [self.tests.of_task(task, n, 1)[0] for task in range(TESTS)],
+            [self.tests.of_task(task, n, 1) for task in range(TESTS)],
             np.ones((TESTS, fitted.ckde.n_tasks)),
             self.world.points,
         )
@@ -161,7 +161,7 @@ class _Trial:
     def _row(self, rule: str, n: int, shown: HeldOutTasks) -> dict[str, Any]:
         widths, power = self._chosen(rule, n)
         kernels = shown.reward_kernels(np.array([widths.h_reward]))
-        at_points, at_truths = (part[0] for part in shown.log_likelihoods(widths.h, kernels))
+        at_points, at_truths = (part[0, :, 0] for part in shown.log_likelihoods(widths.h, kernels))
         evidence, _ = log_mean_and_effective(at_points[None], power)
         scores = power * at_truths - evidence[0]
         weights = np.exp(power * (at_points - at_points.max(axis=1, keepdims=True)))

@@ -4,6 +4,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from kdbirl.random_streams import stream
+from kdbirl.threads import refuse_fork
 
 
 def distinct_rows(rows: Float[np.ndarray, "n d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -34,6 +35,7 @@ def weighted_by_task(
     """The same of rows `rows[of_row]` that have weights already."""
     import polars as pl
 
+    refuse_fork("Polars")
     names = [f"x{i}" for i in range(rows.shape[1])]
     columns = [pl.Series("task", of_task), pl.Series("weight", weights)]
     frame = pl.from_numpy(rows[of_row] + 0.0, schema=names, orient="row").with_columns(columns)

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from kdbirl.demos.data import TaskBank
 from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError, did_you_mean
+from kdbirl.precision import is_traced, refuse_traced
 
 
 def reward_rows(rewards: Any, names: Sequence[str]) -> Float[np.ndarray, "r q"]:
@@ -20,19 +21,43 @@ def reward_rows(rewards: Any, names: Sequence[str]) -> Float[np.ndarray, "r q"]:
                 f"rewards has no column {missing[0]!r}.{did_you_mean(missing[0], map(str, rewards.columns))}"
             )
         rewards = rewards[list(names)].to_numpy()
+    refuse_traced(rewards, "rewards")
     try:
         table = np.atleast_2d(np.asarray(rewards, dtype=float))
     except (TypeError, ValueError):
         raise InputError(f"rewards={rewards!r} are not numbers: give an array with one row per reward.") from None
-    if table.ndim != 2 or table.shape[1] != len(names):
-        raise InputError(
-            f"rewards has shape {np.shape(rewards)}; expected one row per reward and one column for each of "
-            f"{', '.join(names)}."
-        )
+    _check_shape(np.shape(rewards), table.shape, names)
     if not np.isfinite(table).all():
         row, column = (int(i) for i in np.argwhere(~np.isfinite(table))[0])
         raise InputError(f"rewards: row {row + 1}, {names[column]!r} is {table[row, column]}; it must be finite.")
     return table
+
+
+def traced_rewards(rewards: Any, names: Sequence[str]) -> Any:
+    """Rewards (r, q) or (q,) that JAX is tracing, in double precision.
+
+    In single precision JAX would cut the sums of our tables to it: a log likelihood of a thousand rows would be off by
+    1e-3, and its differences, which make the posterior, by as much.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    kinds = {str(leaf.dtype) for leaf in jax.tree.leaves(rewards) if is_traced(leaf)}
+    if kinds != {"float64"}:
+        raise InputError(
+            f"rewards are traced by JAX in {', '.join(sorted(kinds))}, in which a log likelihood keeps too few digits; "
+            "trace in double precision: `with jax.enable_x64(True):` around your jit, grad or vmap and its arguments."
+        )
+    table = jnp.asarray(rewards)
+    _check_shape(table.shape, table.shape if table.ndim > 1 else (1, *table.shape), names)
+    return table
+
+
+def _check_shape(given: tuple[int, ...], shape: tuple[int, ...], names: Sequence[str]) -> None:
+    if len(shape) != 2 or shape[1] != len(names):
+        raise InputError(
+            f"rewards has shape {given}; expected one row per reward and one column for each of {', '.join(names)}."
+        )
 
 
 def is_number(value: Any) -> bool:

@@ -52,12 +52,10 @@ class Choices:
         if not self.searches:
             return Choice(self.start, 1.0 if self.power is None else self.power)
         if n not in self._found:
-            settings = self.settings if self.power is None else replace(self.settings, powers=(self.power,))
-            given = (self.ckde, self.plays, self.prior, self.start, n, self.names, settings, progress)
-            found = leave_one_task_out(*given, cluster=self.cluster)
-            power = found.power if self.power is None else self.power
+            given = (self.ckde, self.plays, self.prior, self.start, n, self.names, self.settings, progress)
+            found = leave_one_task_out(*given, cluster=self.cluster, power=self.power)
             widths = replace(found.bandwidths, notes=(*self.start.notes, *found.notes))
-            self._found[n] = Choice(widths, power, found)
+            self._found[n] = Choice(widths, found.power, found)
         return self._found[n]
 
     @property

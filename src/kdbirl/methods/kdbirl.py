@@ -11,8 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from kdbirl.cluster import Cluster
 from kdbirl.demos.data import Demonstrations, TaskBank
@@ -27,11 +28,11 @@ from kdbirl.errors import InputError
 from kdbirl.features import FeatureMap
 from kdbirl.installation import package_versions
 from kdbirl.likelihood.bandwidths import Bandwidths, by_rule
-from kdbirl.likelihood.ckde import CKDE, CKDELikelihood, Conditional, pointwise_of
+from kdbirl.likelihood.ckde import CKDE, REWARDS_AT_ONCE, CKDELikelihood, Conditional, pointwise_of
 from kdbirl.likelihood.distances import Distance
 from kdbirl.likelihood.distinct import distinct_rows
 from kdbirl.likelihood.kernels import Kernel, ProductKernel, as_kernel, on_columns
-from kdbirl.methods.arguments import is_number, reward_rows, row_count, whole_seed
+from kdbirl.methods.arguments import is_number, reward_rows, row_count, traced_rewards, whole_seed
 from kdbirl.methods.bandwidth_choice import Choice, Choices, asks_for_loto, fallback, fixed_bandwidths
 from kdbirl.methods.diagnosed import diagnosed, warn_of_silence
 from kdbirl.methods.fitted import ExpertRows, Fitted, drawn_prior
@@ -46,7 +47,7 @@ from kdbirl.posterior.priors import Prior
 from kdbirl.posterior.result import Posterior
 from kdbirl.posterior.sampler import Draws, Problem, Sampler
 from kdbirl.posterior.target import Target
-from kdbirl.precision import float64
+from kdbirl.precision import float64, is_traced
 from kdbirl.progress import Progress, Silent
 
 KernelChoice = str | Kernel | Callable[..., Any]
@@ -203,14 +204,29 @@ class KDBIRL:
 
     @float64
     def log_likelihood(self, expert: Any, rewards: Any) -> Any:
-        """sum_i log p(s_i, a_i | R) for each reward (r, q), up to the constant of K_h; never powered."""
+        """sum_i log p(s_i, a_i | R) for each reward (r, q), up to the constant of K_h; never powered.
+
+        A function of the rewards in JAX, too: jit, grad and vmap may trace it, in double precision.
+        """
         fitted = self._ready()
+        if is_traced(rewards):
+            return self._traced_log_likelihood(expert, traced_rewards(rewards, fitted.reward_names))
         table = reward_rows(rewards, fitted.reward_names)
         rows = self._expert_features(expert)
         likelihood = self._likelihood(rows, fitted.choices.for_rows(len(rows)), Silent(), matrix_form=False)
         counts = np.asarray(likelihood.counts)
         values = pointwise_of(likelihood, table)[:, counts > 0] @ counts[counts > 0]  # padding may be 0 * -inf
         return values[0] if np.ndim(rewards) == 1 else values
+
+    def _traced_log_likelihood(self, expert: Any, rewards: Array) -> Array:
+        """The same in somebody's program: what does not depend on the rewards is computed now, as it is traced."""
+        with jax.ensure_compile_time_eval():
+            rows = self._expert_features(expert)
+            choice = self._ready().choices.for_rows(len(rows))
+            likelihood = self._likelihood(rows, choice, Silent(), matrix_form=False)
+        if rewards.ndim == 1:
+            return likelihood(rewards)
+        return jax.lax.map(likelihood, rewards, batch_size=REWARDS_AT_ONCE)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file (no pickle); `load_model` reads it."""

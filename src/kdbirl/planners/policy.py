@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from kdbirl.errors import InputError
+from kdbirl.precision import refuse_traced
 
 TIE_TOLERANCE = 1e-9  # actions whose values differ by less than this share of the largest |Q| are equally good
 
@@ -146,6 +147,7 @@ def as_policy(policy: Any, n_states: int, n_actions: int) -> Policy:
         policy = policy.table()
     if isinstance(policy, Predictor):
         return tabulated(policy, n_states, n_actions)
+    refuse_traced(policy, "policy")
     try:
         table = policy if isinstance(policy, Policy) else Policy(np.asarray(policy, dtype=np.float64))
     except (TypeError, ValueError) as error:
