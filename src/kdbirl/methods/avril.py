@@ -6,7 +6,7 @@ once on the expert's rows alone (`avril_elbo` has the objective, `avril_draws` h
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,15 +18,14 @@ from kdbirl.features import FeatureMap, OneHotStates, as_feature_map
 from kdbirl.methods.arguments import is_number
 from kdbirl.methods.avril_agent import AVRILAgent
 from kdbirl.methods.avril_draws import Sites, every_state, normal_draws, sites
-from kdbirl.methods.avril_elbo import Weights
-from kdbirl.methods.avril_rows import StateView, learnt_and_held_out
-from kdbirl.methods.avril_together import Case, train_together
-from kdbirl.methods.avril_training import Plan, Schedule, train
+from kdbirl.methods.avril_elbo import RewardAndValueNetwork, Transitions, Weights, loss, objective
+from kdbirl.methods.avril_rows import StateView, learnt_and_held_out, padded
 from kdbirl.methods.informative_prior import RewardPrior, as_reward_prior, informative_prior
 from kdbirl.methods.reward_features import default_reward_features
 from kdbirl.posterior.result import Posterior
 from kdbirl.precision import single_precision
-from kdbirl.progress import Progress, Silent
+from kdbirl.progress import BLOCK, Course, Progress, Silent
+from kdbirl.training import Learner, Schedule, train
 
 PRIOR_DRAWS = 4000
 NOT_OPTIONS = ("prior", "reward_features", "draws", "bank", "trained")  # fields that change no training by themselves
@@ -41,6 +40,46 @@ class Bank:
     reward_features: FeatureMap | None
     reward_names: tuple[str, ...]
     fingerprint: str
+
+
+Asked = tuple[Demonstrations, RewardPrior, tuple[Any, ...]]  # see AVRIL._asked
+
+
+class Case(NamedTuple):
+    """What one training starts from."""
+
+    asked: Asked
+    view: StateView
+    sizes: tuple[int, tuple[int, ...], int, int]  # of a RewardAndValueNetwork
+    weights: Weights
+    rows: Transitions
+    held_out: Transitions | None
+    batch: int
+    schedule: Schedule
+    seed: int
+
+    @property
+    def alike(self) -> tuple[Any, ...]:
+        """What those that are trained side by side have in common."""
+        return self.sizes, self.batch, self.schedule
+
+    def learner(self, size: int | None = None) -> Learner:
+        """With a fresh network, and rows filled up to `size`."""
+        rng, count = np.random.default_rng([self.seed, 0]), len(self.rows.action)
+        network = RewardAndValueNetwork(*self.sizes, rng)
+
+        def batches(rng: np.random.Generator) -> np.ndarray:
+            return rng.integers(0, count, (BLOCK, self.batch), dtype=np.int32)
+
+        data = padded(self.rows, size), self.weights
+        if self.held_out is None:
+            return Learner(network, data, batches, rng, of=(count, self.batch))
+        aside, held = padded(self.held_out), len(self.held_out.action)
+
+        def error(network: RewardAndValueNetwork) -> float:
+            return -float(objective(network, self.weights, aside, held))
+
+        return Learner(network, data, batches, rng, error, held, (count, self.batch, tuple(self.held_out)))
 
 
 @dataclass(frozen=True)
@@ -170,46 +209,54 @@ class AVRIL:
     ) -> None:
         """Train many models side by side, each on its expert with its seed; `posterior` and `policy` then find it done.
 
-        Each learns what it would have learnt alone. The models are of one shape (sizes, steps, learning rate) and hold
-        no episode out; their priors, discounts and so on may differ. lanes: how many at once, default all.
+        Each learns what it would have learnt alone, but for rounding: matrix products add in another order. The models
+        are of one shape (sizes, steps, learning rate); their priors, discounts and so on may differ. lanes: how many at
+        once, default all.
         """
-        shown, prepared = progress or Silent(), []
-        for model, expert, seed in zip(models, experts, seeds, strict=True):
-            if model.held_out > 0:
-                raise InputError("held_out: a training that may stop early cannot be run side by side; set it to 0.")
-            asked = model._asked(expert, seed)
-            prepared.append((model, asked, *model._case(*asked[:2], whole_number(seed, "seed", 0))[:2]))
-        trained = train_together([case for _, _, case, _ in prepared], lanes or max(1, len(models)), shown)
+        shown = progress or Silent()
+        cases = [
+            model._case(model._asked(expert, seed), seed)
+            for model, expert, seed in zip(models, experts, seeds, strict=True)
+        ]
+        if len({case.alike for case in cases}) > 1:
+            raise InputError("Trainings that differ in sizes, steps, rate or inputs cannot be run side by side.")
+        lanes, size = lanes or max(1, len(cases)), max((len(case.rows.action) for case in cases), default=1)
+        for start in range(0, len(cases), lanes):
+            group = cases[start : start + lanes]
+            filled = group + group[:1] * (lanes - len(group))  # what one learns must not depend on how many there are
+            trained = train(loss, [case.learner(size) for case in filled], group[0].schedule, "AVRIL", shown)
+            for model, case, (network, course) in zip(models[start:], group, trained, strict=False):
+                model._keep(case, network, course)
         shown.close()
-        for (model, asked, case, view), (network, course) in zip(prepared, trained, strict=True):
-            model._keep(*asked, AVRILAgent(network, view, case.plan.actions, model.state_only, course))
 
     @single_precision
     def _train(self, expert: Any, seed: Any, progress: Progress | None) -> Trained:
-        rows, prior, of = self._asked(expert, seed)
-        if self.trained is not None and self.trained.of == of:
+        asked = self._asked(expert, seed)
+        if self.trained is not None and self.trained.of == asked[2]:
             return self.trained
-        case, view, held = self._case(rows, prior, whole_number(seed, "seed", 0))
-        shown = progress or Silent()
-        network, course = train(case.plan, case.schedule, case.weights, case.rows, held, case.seed, shown)
+        case, shown = self._case(asked, seed), progress or Silent()
+        ((network, course),) = train(loss, [case.learner()], case.schedule, "AVRIL", shown)
         shown.close()
-        return self._keep(rows, prior, of, AVRILAgent(network, view, case.plan.actions, self.state_only, course))
+        return self._keep(case, network, course)
 
-    def _asked(self, expert: Any, seed: Any) -> tuple[Demonstrations, RewardPrior, tuple[Any, ...]]:
+    def _asked(self, expert: Any, seed: Any) -> Asked:
         """The expert in the bank's coding, the prior, and what tells this training from any other."""
         rows, prior = self._checked(expert), self._prior()
         return rows, prior, (rows.fingerprint(), whole_number(seed, "seed", 0), prior, self._options())
 
-    def _case(self, rows: Demonstrations, prior: RewardPrior, seed: int) -> tuple[Case, StateView, Any]:
-        """What the training is given, how the networks see a state, and the rows held out."""
+    def _case(self, asked: Asked, seed: Any) -> Case:
+        """What the training is given."""
+        (rows, prior, _), seed = asked, whole_number(seed, "seed", 0)
         n_states, n_actions = self._counts(rows)
         view = StateView.learn(rows, n_states, self.standardize)
         known, held = learnt_and_held_out(rows, view, self.ends == "terminated", float(self.held_out), seed)
-        plan = Plan(self.hidden, 1 if self.state_only else n_actions, n_actions, int(self.batch))
-        schedule = Schedule(int(self.steps), float(self.learning_rate), int(self.patience))
-        return Case(plan, schedule, self._weights(prior), known, seed), view, held
+        sizes = view.width, self.hidden, 1 if self.state_only else n_actions, n_actions
+        schedule = Schedule(int(self.steps), float(self.learning_rate), patience=int(self.patience))
+        return Case(asked, view, sizes, self._weights(prior), known, held, int(self.batch), schedule, seed)
 
-    def _keep(self, rows: Demonstrations, prior: RewardPrior, of: tuple[Any, ...], agent: AVRILAgent) -> Trained:
+    def _keep(self, case: Case, network: RewardAndValueNetwork, course: Course) -> Trained:
+        rows, prior, of = case.asked
+        agent = AVRILAgent(network, case.view, case.sizes[-1], self.state_only, course)
         self.trained = Trained(agent, prior, rows, of)
         return self.trained
 

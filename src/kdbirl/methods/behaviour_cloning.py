@@ -16,20 +16,15 @@ from jaxtyping import Array, Float, Int
 
 from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.demos.rollouts import whole_number
-from kdbirl.dense_layers import Layer, dense_layers
 from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError
 from kdbirl.methods.arguments import is_number
 from kdbirl.methods.avril_rows import StateView
-from kdbirl.methods.network_training import Course, Schedule, train
 from kdbirl.methods.tabular_expert import state_action_pairs
 from kdbirl.planners.policy import Policy
 from kdbirl.precision import single_precision
-from kdbirl.progress import Progress, Silent
-
-BLOCK = 250  # steps per compiled call
-
-Layers = tuple[Layer, ...]
+from kdbirl.progress import BLOCK, Course, Progress, Silent
+from kdbirl.training import AVERAGED, STEEPEST, Layers, Learner, Schedule, dense_layers, through, train
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,11 +123,12 @@ class BehaviourCloning:
         network = dense_layers(sizes, rng)
         data = view.see(rows.states), jnp.asarray(np.asarray(rows.actions), jnp.int32)
 
-        def batches() -> Int[np.ndarray, "steps batch"]:
+        def batches(rng: np.random.Generator) -> Int[np.ndarray, "steps batch"]:
             return rng.integers(0, rows.n_rows, (BLOCK, int(self.batch)), dtype=np.int32)
 
-        schedule = Schedule(int(self.steps), BLOCK, float(self.learning_rate), 1)
-        network, course = train(_surprise, network, data, batches, None, schedule, "Behaviour cloning", progress)
+        learner = Learner(network, data, batches, rng, of=self.batch)
+        schedule = Schedule(int(self.steps), float(self.learning_rate), steepest=STEEPEST, averaging=AVERAGED)
+        ((network, course),) = train(_surprise, [learner], schedule, "Behaviour cloning", progress)
         progress.close()
         return CloningAgent(network, view, course)
 
@@ -155,9 +151,7 @@ class BehaviourCloning:
 
 
 def _outputs(layers: Layers, states: Float[Array, "n d"]) -> Float[Array, "n A"]:
-    for layer in layers[:-1]:
-        states = jax.nn.elu(layer(states))
-    return layers[-1](states)
+    return through(layers, states, jax.nn.elu)
 
 
 def _surprise(layers: Layers, data: tuple[Array, Array], batch: Int[Array, " b"]) -> Float[Array, ""]:

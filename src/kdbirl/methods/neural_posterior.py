@@ -23,11 +23,11 @@ from kdbirl.errors import InputError
 from kdbirl.features import FeatureMap, as_feature_map
 from kdbirl.methods.arguments import is_number, reward_rows, row_count, whole_seed
 from kdbirl.methods.kdbirl import PRIOR_DRAWS, check_support
-from kdbirl.methods.network_training import Course, Schedule, train
 from kdbirl.methods.neural_posterior_network import (
     Mixture,
     NeuralPosteriorNetwork,
     Sets,
+    compiled_surprise,
     drawn,
     log_densities,
     mixtures,
@@ -39,7 +39,8 @@ from kdbirl.methods.reward_transform import RewardTransform
 from kdbirl.posterior.priors import Prior
 from kdbirl.posterior.result import Posterior
 from kdbirl.precision import single_precision
-from kdbirl.progress import Progress, Silent
+from kdbirl.progress import Course, Progress, Silent
+from kdbirl.training import AVERAGED, STEEPEST, Learner, Schedule, train
 
 BLOCK = 100  # steps per compiled call, at most
 JUDGED = 1024  # plays of held-out tasks, at most
@@ -181,15 +182,21 @@ class NeuralPosterior:
         def examples(chosen: Int[np.ndarray, " p"]) -> tuple[Sets, np.ndarray]:
             return ground.plays(chosen, rng), targets[chosen].astype(np.float32)
 
-        def batches() -> Any:
+        def batches(rng: np.random.Generator) -> Any:
             stacked = examples(rng.choice(learnt, block * batch))
             return jax.tree.map(lambda part: part.reshape(block, batch, *part.shape[1:]), stacked)
 
         judged = examples(held[np.arange(int(np.clip(CELLS // (8 * ground.width), 64, JUDGED))) % aside])
         network = NeuralPosteriorNetwork(rows.shape[1], self.hidden, targets.shape[1], int(self.components), rng)
-        schedule = Schedule(int(self.steps), block, float(self.learning_rate), -(-int(self.patience) * BLOCK // block))
-        shown = progress or Silent()
-        result = train(surprise, network, jnp.asarray(rows), batches, judged, schedule, "Neural posterior", shown)
+        table, shown = jnp.asarray(rows), progress or Silent()
+        patience = -(-int(self.patience) * BLOCK // block)
+        schedule = Schedule(int(self.steps), float(self.learning_rate), block, patience, STEEPEST, AVERAGED)
+        learner = Learner(
+            *(network, table, batches, rng, lambda network: float(compiled_surprise(network, table, judged))),
+            held_out=len(judged[1]),
+            of=(ground, targets, held, batch),
+        )
+        (result,) = train(surprise, [learner], schedule, "Neural posterior", shown)
         shown.close()
         return result
 
