@@ -215,9 +215,10 @@ def _linear(inputs: int, outputs: int, rng: np.random.Generator) -> eqx.nn.Linea
 
 def through(layers: Layers, x: Float[Array, "n i"], activation: Callable[[Any], Any]) -> Float[Array, "n o"]:
     """Rows through layers with an activation between them."""
-    for layer in layers[:-1]:
-        x = activation(jax.vmap(layer)(x))
-    return jax.vmap(layers[-1])(x)
+    for place, layer in enumerate(layers):
+        x = activation(x) if place else x
+        x = x @ layer.weight.T + layer.bias[None]  # jax.vmap(layer) trains at half the speed
+    return x
 
 
 def _like(tree: Any, leaves: Sequence[Any]) -> Any:
