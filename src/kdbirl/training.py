@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from kdbirl.checkpoints import checkpoint_of
 from kdbirl.progress import BLOCK, Course, Progress
@@ -95,9 +95,8 @@ def train(
         for lane, network, mean in zip(lanes, networks, np.ravel(losses), strict=True):
             lane.note(network, steps, float(mean), schedule)
         over = all(lane.outcome for lane in lanes)
-        checkpoint.keep(
-            {"steps": steps, "state": jax.tree.leaves(state), "lanes": [lane.kept() for lane in lanes]}, over
-        )
+        held = {"steps": steps, "state": jax.tree.leaves(state), "lanes": [lane.kept() for lane in lanes]}
+        checkpoint.keep(held, last=over)
         if finite := [lane.loss[-1] for lane in lanes if lane.outcome != "diverged"]:
             progress.update(name, steps, schedule.steps, f"loss {np.mean(finite):.4g}")
     return [(jax.tree.map(jnp.asarray, lane.best), lane.course) for lane in lanes]
@@ -141,13 +140,12 @@ class _Lane:
 
     def kept(self) -> dict[str, Any]:
         """All of it, for a checkpoint."""
-        lists = {name: list(getattr(self, name)) for name in ("loss", "held_out")}
-        plain = {name: getattr(self, name) for name in ("steps", "kept_step", "outcome")}
-        return {"best": jax.tree.leaves(self.best), "rng": self.learner.rng.bit_generator.state, **lists, **plain}
+        now = {"best": jax.tree.leaves(self.best), "loss": [*self.loss], "held_out": [*self.held_out]}
+        return {**vars(self), **now, "learner": self.learner.rng.bit_generator.state}
 
     def restore(self, kept: dict[str, Any]) -> None:
-        self.best, self.learner.rng.bit_generator.state = _like(self.best, kept.pop("best")), kept.pop("rng")
-        vars(self).update(kept)
+        self.learner.rng.bit_generator.state = kept.pop("learner")
+        vars(self).update(kept, best=_like(self.best, kept["best"]))
 
 
 def begin(network: Any, schedule: Schedule) -> State:
@@ -161,21 +159,19 @@ def learn(
     loss: Loss, state: State, data: Any, batches: Any, steps: int, schedule: Schedule, side_by_side: bool = False
 ) -> tuple[State, Float[Array, "*lanes"]]:
     """`steps` (at most as many as batches) steps of Adam, and their mean loss."""
-    compiled = _learn_side_by_side if side_by_side else _learn
-    return compiled(loss, schedule.steepest, schedule.averaging, state, data, batches, steps, schedule.learning_rate)
+    choices = loss, schedule.steepest, schedule.averaging, side_by_side
+    return _learn(*choices, state, data, batches, steps, schedule.learning_rate)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _learn(
-    loss: Loss,
-    steepest: float | None,
-    averaging: float | None,
-    state: State,
-    data: Any,
-    batches: Any,
-    steps: int | Int[Array, ""],
-    learning_rate: float | Float[Array, ""],
-) -> tuple[State, Float[Array, ""]]:
+    loss: Loss, steepest: Any, averaging: Any, side_by_side: bool,
+    state: State, data: Any, batches: Any, steps: Any, learning_rate: Any,
+) -> tuple[State, Float[Array, "*lanes"]]:  # fmt: skip
+    if side_by_side:
+        one = partial(_learn, loss, steepest, averaging, False)
+        return jax.vmap(one, in_axes=(0, 0, 0, None, None))(state, data, batches, steps, learning_rate)
+
     def step(i: Array, carried: tuple[State, Array]) -> tuple[State, Array]:
         (network, averaged, optimizer), total = carried
         batch = jax.tree.map(lambda part: part[i], batches)
@@ -190,14 +186,6 @@ def _learn(
 
     state, total = jax.lax.fori_loop(0, steps, step, (state, jnp.zeros(())))
     return state, total / steps
-
-
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _learn_side_by_side(
-    loss: Loss, steepest: Any, averaging: Any, state: State, data: Any, batches: Any, steps: Any, learning_rate: Any
-) -> tuple[State, Float[Array, " lanes"]]:
-    one = partial(_learn, loss, steepest, averaging)
-    return jax.vmap(one, in_axes=(0, 0, 0, None, None))(state, data, batches, steps, learning_rate)
 
 
 def dense_layers(sizes: Sequence[int], rng: np.random.Generator) -> Layers:
@@ -217,7 +205,7 @@ def through(layers: Layers, x: Float[Array, "n i"], activation: Callable[[Any], 
     """Rows through layers with an activation between them."""
     for place, layer in enumerate(layers):
         x = activation(x) if place else x
-        x = x @ layer.weight.T + layer.bias[None]  # jax.vmap(layer) trains at half the speed
+        x = x @ layer.weight.T + jnp.asarray(layer.bias)[None]  # jax.vmap(layer) trains at half the speed
     return x
 
 

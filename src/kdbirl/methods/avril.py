@@ -4,21 +4,21 @@ A network gives a normal posterior of the reward in every state, another the act
 once on the expert's rows alone (`avril_elbo` has the objective, `avril_draws` how rewards are drawn from it).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.demos.data import Demonstrations
 from kdbirl.demos.rollouts import whole_number
 from kdbirl.errors import InputError
 from kdbirl.features import FeatureMap, OneHotStates, as_feature_map
-from kdbirl.methods.arguments import is_number
+from kdbirl.methods.arguments import as_bank, as_expert, is_number, layer_sizes, require_positive
 from kdbirl.methods.avril_agent import AVRILAgent
 from kdbirl.methods.avril_draws import Sites, every_state, normal_draws, sites
-from kdbirl.methods.avril_elbo import RewardAndValueNetwork, Transitions, Weights, loss, objective
+from kdbirl.methods.avril_elbo import RewardAndValueNetwork, Weights, loss, objective
 from kdbirl.methods.avril_rows import StateView, learnt_and_held_out, padded
 from kdbirl.methods.informative_prior import RewardPrior, as_reward_prior, informative_prior
 from kdbirl.methods.reward_features import default_reward_features
@@ -42,46 +42,6 @@ class Bank:
     fingerprint: str
 
 
-Asked = tuple[Demonstrations, RewardPrior, tuple[Any, ...]]  # see AVRIL._asked
-
-
-class Case(NamedTuple):
-    """What one training starts from."""
-
-    asked: Asked
-    view: StateView
-    sizes: tuple[int, tuple[int, ...], int, int]  # of a RewardAndValueNetwork
-    weights: Weights
-    rows: Transitions
-    held_out: Transitions | None
-    batch: int
-    schedule: Schedule
-    seed: int
-
-    @property
-    def alike(self) -> tuple[Any, ...]:
-        """What those that are trained side by side have in common."""
-        return self.sizes, self.batch, self.schedule
-
-    def learner(self, size: int | None = None) -> Learner:
-        """With a fresh network, and rows filled up to `size`."""
-        rng, count = np.random.default_rng([self.seed, 0]), len(self.rows.action)
-        network = RewardAndValueNetwork(*self.sizes, rng)
-
-        def batches(rng: np.random.Generator) -> np.ndarray:
-            return rng.integers(0, count, (BLOCK, self.batch), dtype=np.int32)
-
-        data = padded(self.rows, size), self.weights
-        if self.held_out is None:
-            return Learner(network, data, batches, rng, of=(count, self.batch))
-        aside, held = padded(self.held_out), len(self.held_out.action)
-
-        def error(network: RewardAndValueNetwork) -> float:
-            return -float(objective(network, self.weights, aside, held))
-
-        return Learner(network, data, batches, rng, error, held, (count, self.batch, tuple(self.held_out)))
-
-
 @dataclass(frozen=True)
 class Trained:
     """The last training: the agent, of which expert and seed, and the expert in the coding that was used."""
@@ -90,6 +50,16 @@ class Trained:
     prior: RewardPrior
     expert: Demonstrations
     of: tuple[Any, ...]
+
+
+class Case(NamedTuple):
+    """One training: how many rows it has; what those that run side by side have in common; its learner, with rows
+    filled up to a number; and what comes of its network."""
+
+    rows: int
+    alike: tuple[Any, ...]
+    learner: Callable[[int], Learner]
+    trained: Callable[[RewardAndValueNetwork, Course], Trained]
 
 
 @dataclass
@@ -133,13 +103,11 @@ class AVRIL:
         for name in ("steps", "batch", "patience", "draws"):
             whole_number(getattr(self, name), name, 1)
         for name in ("beta", "td_weight", "learning_rate"):
-            value = getattr(self, name)
-            _require(is_number(value) and 0 < value < np.inf, name, value, "a positive number")
+            require_positive(getattr(self, name), name)
         _require(is_number(self.discount) and 0 <= self.discount <= 1, "discount", self.discount, "from 0 to 1")
         _require(is_number(self.held_out) and 0 <= self.held_out < 1, "held_out", self.held_out, "from 0 to below 1")
         _require(self.ends in ("terminated", "dropped"), "ends", self.ends, '"terminated" or "dropped" (as released)')
-        sizes = self.hidden if isinstance(self.hidden, tuple | list) and self.hidden else (0,)
-        self.hidden = tuple(whole_number(size, "hidden: the size of a layer", 1) for size in sizes)
+        self.hidden = layer_sizes(self.hidden)
         if not self._informative:
             as_reward_prior(self.prior)
 
@@ -157,10 +125,7 @@ class AVRIL:
         """Take the coding and the reward parameters of a bank, so that posteriors compare with other methods', and the
         informative prior if that is asked for. AVRIL learns from the expert alone: the bank's behaviour is not used.
         """
-        if not isinstance(bank, TaskBank):
-            raise InputError(
-                f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays."
-            )
+        bank = as_bank(bank)
         phi = default_reward_features(self.reward_features, bank.demonstrations, bank.reward_names)
         prior = informative_prior(bank, phi) if self._informative else None
         self.bank = Bank(bank.demonstrations, prior, phi, bank.reward_names, bank.fingerprint())
@@ -214,61 +179,58 @@ class AVRIL:
         once, default all.
         """
         shown = progress or Silent()
-        cases = [
-            model._case(model._asked(expert, seed), seed)
-            for model, expert, seed in zip(models, experts, seeds, strict=True)
-        ]
+        cases = [model._case(*given) for model, *given in zip(models, experts, seeds, strict=True)]
         if len({case.alike for case in cases}) > 1:
             raise InputError("Trainings that differ in sizes, steps, rate or inputs cannot be run side by side.")
-        lanes, size = lanes or max(1, len(cases)), max((len(case.rows.action) for case in cases), default=1)
+        lanes, most = lanes or max(1, len(cases)), max((case.rows for case in cases), default=1)
         for start in range(0, len(cases), lanes):
             group = cases[start : start + lanes]
             filled = group + group[:1] * (lanes - len(group))  # what one learns must not depend on how many there are
-            trained = train(loss, [case.learner(size) for case in filled], group[0].schedule, "AVRIL", shown)
-            for model, case, (network, course) in zip(models[start:], group, trained, strict=False):
-                model._keep(case, network, course)
+            found = train(loss, [case.learner(most) for case in filled], group[0].alike[-1], "AVRIL", shown)
+            for model, case, result in zip(models[start:], group, found, strict=False):
+                model.trained = case.trained(*result)
         shown.close()
 
-    @single_precision
     def _train(self, expert: Any, seed: Any, progress: Progress | None) -> Trained:
-        asked = self._asked(expert, seed)
-        if self.trained is not None and self.trained.of == asked[2]:
-            return self.trained
-        case, shown = self._case(asked, seed), progress or Silent()
-        ((network, course),) = train(loss, [case.learner()], case.schedule, "AVRIL", shown)
-        shown.close()
-        return self._keep(case, network, course)
+        if self.trained is None or self.trained.of != self._asked(expert, seed)[2]:
+            self.train_together([self], [expert], [seed], progress=progress)
+        assert self.trained is not None
+        return self.trained
 
-    def _asked(self, expert: Any, seed: Any) -> Asked:
+    def _asked(self, expert: Any, seed: Any) -> tuple[Demonstrations, RewardPrior, tuple[Any, ...]]:
         """The expert in the bank's coding, the prior, and what tells this training from any other."""
         rows, prior = self._checked(expert), self._prior()
         return rows, prior, (rows.fingerprint(), whole_number(seed, "seed", 0), prior, self._options())
 
-    def _case(self, asked: Asked, seed: Any) -> Case:
-        """What the training is given."""
-        (rows, prior, _), seed = asked, whole_number(seed, "seed", 0)
-        n_states, n_actions = self._counts(rows)
-        view = StateView.learn(rows, n_states, self.standardize)
-        known, held = learnt_and_held_out(rows, view, self.ends == "terminated", float(self.held_out), seed)
+    def _case(self, expert: Any, seed: Any) -> Case:
+        expert, prior, of = self._asked(expert, seed)
+        n_states, n_actions = self._counts(expert)
+        view = StateView.learn(expert, n_states, self.standardize)
+        rows, held = learnt_and_held_out(expert, view, self.ends == "terminated", float(self.held_out), seed)
         sizes = view.width, self.hidden, 1 if self.state_only else n_actions, n_actions
         schedule = Schedule(int(self.steps), float(self.learning_rate), patience=int(self.patience))
-        return Case(asked, view, sizes, self._weights(prior), known, held, int(self.batch), schedule, seed)
-
-    def _keep(self, case: Case, network: RewardAndValueNetwork, course: Course) -> Trained:
-        rows, prior, of = case.asked
-        agent = AVRILAgent(network, case.view, case.sizes[-1], self.state_only, course)
-        self.trained = Trained(agent, prior, rows, of)
-        return self.trained
-
-    def _weights(self, prior: RewardPrior) -> Weights:
         numbers = (self.beta, self.td_weight, self.discount, prior.mean, prior.sd)
-        return Weights(*(jnp.asarray(number, jnp.float32) for number in numbers))
+        weights = Weights(*(jnp.asarray(number, jnp.float32) for number in numbers))
+        count, aside = len(rows.action), None if held is None else padded(held)
+
+        def batches(rng: np.random.Generator) -> np.ndarray:
+            return rng.integers(0, count, (BLOCK, int(self.batch)), dtype=np.int32)
+
+        def learner(size: int) -> Learner:
+            rng = np.random.default_rng([seed, 0])
+            network, data = RewardAndValueNetwork(*sizes, rng), (padded(rows, size), weights)
+            if aside is None:
+                return Learner(network, data, batches, rng, of=of)
+            n = len(held.action)
+            return Learner(network, data, batches, rng, lambda it: -float(objective(it, weights, aside, n)), n, of)
+
+        def trained(network: RewardAndValueNetwork, course: Course) -> Trained:
+            return Trained(AVRILAgent(network, view, n_actions, self.state_only, course), prior, expert, of)
+
+        return Case(count, (sizes, int(self.batch), schedule), learner, trained)
 
     def _checked(self, expert: Any) -> Demonstrations:
-        if not isinstance(expert, Demonstrations):
-            raise InputError(
-                f"The expert must be Demonstrations, not {type(expert).__name__}: see kb.read_demonstrations."
-            )
+        expert = as_expert(expert)
         if not expert.discrete_actions:
             raise InputError("AVRIL needs the expert's actions, and discrete ones: its Q network has one output each.")
         if self.bank is None or self.bank.rows.actions is None:

@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.demos.data import Demonstrations
 from kdbirl.demos.rollouts import whole_number
 from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError
-from kdbirl.methods.arguments import is_number
+from kdbirl.methods.arguments import as_bank, as_expert, is_number, layer_sizes, require_positive
 from kdbirl.methods.avril_rows import StateView
 from kdbirl.methods.tabular_expert import state_action_pairs
 from kdbirl.planners.policy import Policy
@@ -79,20 +79,14 @@ class BehaviourCloning:
             raise InputError(f"mdp={type(self.mdp).__name__} should be a kb.TabularMDP, or None.")
         if not (is_number(self.smoothing) and 0 <= self.smoothing < np.inf):
             raise InputError(f"smoothing={self.smoothing!r} should be 0 or a positive number.")
-        if not (is_number(self.learning_rate) and 0 < self.learning_rate < np.inf):
-            raise InputError(f"learning_rate={self.learning_rate!r} should be a positive number.")
+        require_positive(self.learning_rate, "learning_rate")
         for name in ("steps", "batch"):
             whole_number(getattr(self, name), name, 1)
-        sizes = self.hidden if isinstance(self.hidden, tuple | list) and self.hidden else (0,)
-        self.hidden = tuple(whole_number(size, "hidden: the size of a layer", 1) for size in sizes)
+        self.hidden = layer_sizes(self.hidden)
 
     def fit(self, bank: Any, n: Any = None, seed: int = 0, progress: Progress | None = None) -> "BehaviourCloning":
         """Take how a bank codes its states and actions. Its behaviour is that of other tasks, and is not used."""
-        if not isinstance(bank, TaskBank):
-            raise InputError(
-                f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays."
-            )
-        self.bank = bank.demonstrations
+        self.bank = as_bank(bank).demonstrations
         return self
 
     def posterior(self, expert: Any, seed: Any = 0, progress: Progress | None = None) -> Any:
@@ -133,10 +127,7 @@ class BehaviourCloning:
         return CloningAgent(network, view, course)
 
     def _checked(self, expert: Any) -> Demonstrations:
-        if not isinstance(expert, Demonstrations):
-            raise InputError(
-                f"The expert must be Demonstrations, not {type(expert).__name__}: see kb.read_demonstrations."
-            )
+        expert = as_expert(expert)
         if not expert.discrete_actions:
             raise InputError(
                 "Behaviour cloning needs the expert's actions, and discrete ones: it learns which is taken."
