@@ -20,10 +20,12 @@ import numpy as np
 import optax
 
 from benchmarks.measuring import Spread, interleaved, rates
-from kdbirl.methods.avril_elbo import Transitions, Weights, terms
-from kdbirl.methods.avril_training import BLOCK, Plan, Training, begin, drawn_batches, learn, objective, update
+from kdbirl.methods.avril_elbo import RewardAndValueNetwork, Transitions, Weights, loss, objective, terms
+from kdbirl.progress import BLOCK
+from kdbirl.training import Schedule, State, begin, learn
 
 ROWS, BATCH, HIDDEN, RATE = 7500, 64, (64, 64), 1e-3
+SCHEDULE = Schedule(5000, RATE)
 STEPS = {"kdbirl": 5000, "python loop": 500, "python loop, one compiled step": 1000, "python loop, not compiled": 5}
 
 Train = Callable[[int], Any]  # a number of steps -> the network
@@ -33,7 +35,7 @@ def compare(quick: bool, repeats: int) -> dict[str, Any]:
     """Steps per second of each contender, and ours over theirs."""
     with jax.enable_x64(False):
         rows, weights = _rows(), Weights(*(jnp.asarray(value) for value in (1.0, 1.0, 0.99, 0.0, 1.0)))
-        start = begin(Plan(HIDDEN, 1, 2, BATCH), 4, np.random.default_rng(0))
+        start = begin(RewardAndValueNetwork(4, HIDDEN, 1, 2, np.random.default_rng(0)), SCHEDULE)
         contenders = _contenders(rows, weights, start)
         _check(contenders, rows, weights, start)
         steps = {name: max(1, count // 5) if quick else count for name, count in STEPS.items()}
@@ -65,7 +67,7 @@ def _rows() -> Transitions:
     return Transitions(*(jnp.asarray(part) for part in parts))
 
 
-def _contenders(rows: Transitions, weights: Weights, start: Training) -> dict[str, Train]:
+def _contenders(rows: Transitions, weights: Weights, start: State) -> dict[str, Train]:
     return {
         "kdbirl": lambda steps: _ours(rows, weights, start, steps),
         "python loop": lambda steps: _as_released(rows, weights, start, steps),
@@ -74,12 +76,13 @@ def _contenders(rows: Transitions, weights: Weights, start: Training) -> dict[st
     }
 
 
-def _ours(rows: Transitions, weights: Weights, training: Training, steps: int) -> Any:
+def _ours(rows: Transitions, weights: Weights, training: State, steps: int) -> Any:
     rng = np.random.default_rng(1)
     for done in range(0, steps, BLOCK):
         todo = min(BLOCK, steps - done)
-        training, elbo = learn(training, weights, rows, drawn_batches(rng, ROWS, BATCH), todo, RATE)
-        float(elbo)  # what progress reads
+        batches = rng.integers(0, ROWS, (BLOCK, BATCH), dtype=np.int32)
+        training, mean = learn(loss, training, (rows, weights), batches, todo, SCHEDULE)
+        float(mean)  # what progress reads
     return training.network
 
 
@@ -99,7 +102,7 @@ _updated = jax.jit(lambda slope, state, network: ADAM.update(slope, state, netwo
 _applied = jax.jit(optax.apply_updates)
 
 
-def _as_released(rows: Transitions, weights: Weights, start: Training, steps: int) -> Any:
+def _as_released(rows: Transitions, weights: Weights, start: State, steps: int) -> Any:
     network, state, key = start.network, ADAM.init(start.network), jax.random.key(1)
     batches, order = -(-ROWS // BATCH), jnp.arange(ROWS)
     pairs, choices = jnp.stack([rows.state, rows.following], 1), jnp.stack([rows.action, rows.next_action], 1)
@@ -116,30 +119,37 @@ def _as_released(rows: Transitions, weights: Weights, start: Training, steps: in
     return network
 
 
+def _update(training: State, weights: Weights, rows: Transitions) -> State:
+    """One step of Adam."""
+    slope = jax.grad(_loss)(training.network, rows, weights)
+    change, optimizer = optax.scale_by_adam().update(slope, training.optimizer)
+    network = jax.tree.map(lambda leaf, by: leaf - RATE * by, training.network, change)
+    return State(network, None, optimizer)
+
+
 @jax.jit
-def _whole_step(training: Training, weights: Weights, rows: Transitions, key: Any) -> tuple[Training, Any, Any]:
+def _whole_step(training: State, weights: Weights, rows: Transitions, key: Any) -> tuple[State, Any]:
     key, own = jax.random.split(key)
     chosen = jax.random.randint(own, (BATCH,), 0, ROWS)
-    training, elbo = update(training, weights, Transitions(*(part[chosen] for part in rows)), RATE)
-    return training, elbo, key
+    return _update(training, weights, Transitions(*(part[chosen] for part in rows))), key
 
 
-def _one_step(rows: Transitions, weights: Weights, training: Training, steps: int) -> Any:
+def _one_step(rows: Transitions, weights: Weights, training: State, steps: int) -> Any:
     key = jax.random.key(1)
     for _ in range(steps):
-        training, _, key = _whole_step(training, weights, rows, key)
+        training, key = _whole_step(training, weights, rows, key)
     return training.network
 
 
-def _not_compiled(rows: Transitions, weights: Weights, training: Training, steps: int) -> Any:
+def _not_compiled(rows: Transitions, weights: Weights, training: State, steps: int) -> Any:
     rng = np.random.default_rng(1)
     for _ in range(steps):
         chosen = jnp.asarray(rng.integers(0, ROWS, BATCH))
-        training, _ = update(training, weights, Transitions(*(part[chosen] for part in rows)), RATE)
+        training = _update(training, weights, Transitions(*(part[chosen] for part in rows)))
     return training.network
 
 
-def _check(contenders: dict[str, Train], rows: Transitions, weights: Weights, start: Training) -> None:
+def _check(contenders: dict[str, Train], rows: Transitions, weights: Weights, start: State) -> None:
     """All reach the same objective after 500 steps (the slow one is the same step, and only has to rise)."""
     before = float(objective(start.network, weights, rows, ROWS))
     after = {name: float(objective(train(500), weights, rows, ROWS)) for name, train in list(contenders.items())[:3]}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ from kdbirl import checkpoints as module
 from kdbirl.checkpoints import checkpoint_of, keep_checkpoints
 from kdbirl.errors import KDBIRLWarning
 from kdbirl.progress import Silent
+from kdbirl.training import AVERAGED, STEEPEST, Learner, Schedule, train
 
 
 class Stopping:
@@ -68,6 +70,29 @@ def network(vae: kb.VAE) -> bytes:
     return b"".join(layer.weight.values.tobytes() for layer in layers) + repr(vae.course).encode()
 
 
+def side_by_side(progress: Any) -> list[Any]:
+    """A network that climbs from 0 to 1: the first learner passes its goal and stops early, the second goes on."""
+    learners = [
+        Learner(
+            jnp.zeros(1), jnp.float32(2.0), lambda rng: rng.normal(1, 1, (100, 4, 1)).astype(np.float32),
+            np.random.default_rng(seed), lambda network, goal=goal: abs(float(network[0]) - goal), 1,
+        )
+        for seed, goal in enumerate((0.5, 9.0))
+    ]  # fmt: skip
+    schedule = Schedule(500, 0.01, 100, 1, STEEPEST, AVERAGED)
+    found = train(parabola, learners, schedule, "side by side", progress)
+    assert [(course.outcome, course.steps) for _, course in found] == [("stopped early", 300), ("finished", 500)]
+    return found
+
+
+def parabola(network: Any, data: Any, batch: Any) -> Any:
+    return jnp.mean(data * (network[None] - batch) ** 2)
+
+
+def results(found: list[Any]) -> bytes:
+    return b"".join(np.asarray(network).tobytes() + repr(course).encode() for network, course in found)
+
+
 def learnt(progress: Any) -> kb.QPolicy:
     settings = {"hidden": (4,), "environments": 4, "batch": 8, "replay": 64, "evaluation_episodes": 4}
     planner = kb.DeepQ(updates=60, evaluate_every=20, episode_length=5, **settings)
@@ -85,6 +110,7 @@ LOOPS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], bytes], tuple[int, 
     "Metropolis": (fitted(kb.Metropolis(chains=2, warmup=120, draws=30, thin=3)), draws, (2, 2)),
     "SMC": (fitted(kb.SMC(particles=60, runs=2, moves=2)), draws, (2, 3)),
     "VAE": (trained, network, (1, 3)),
+    "side by side": (side_by_side, results, (1, 3)),
     "deep Q-learning": (learnt, values, (1, 2)),
     "leave one task out": (fitted(kb.Grid(draws=50), bandwidth="loto"), draws, (2, 4)),
 }

@@ -143,7 +143,7 @@ def test_only_the_last_folders_import_the_whole_package():
     assert [str(found) for found in whole if rank(found.importer) < FOLDERS.index("experiments") + 1] == []
 
 
-LEARNING = {f"kdbirl.features.{name}" for name in ("vae_network", "vae_training", "in_jax")}
+LEARNING = {f"kdbirl.features.{name}" for name in ("vae_network", "in_jax")}
 
 
 def test_demos_and_features_are_numpy_only_but_for_what_learns():

@@ -85,9 +85,9 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from kdbirl.planners.plan import plan as plan
     from kdbirl.planners.plan import plan_many as plan_many
     from kdbirl.planners.policy import Policy as Policy
-    from kdbirl.planners.q_file import load_conditioned as load_conditioned
     from kdbirl.planners.q_policy import ConditionedQ as ConditionedQ
     from kdbirl.planners.q_policy import QPolicy as QPolicy
+    from kdbirl.planners.q_policy import load_conditioned as load_conditioned
     from kdbirl.planners.soft_value_iteration import soft_value_iteration as soft_value_iteration
     from kdbirl.planners.value_iteration import value_iteration as value_iteration
     from kdbirl.posterior.grid import Grid as Grid
@@ -199,7 +199,7 @@ _MODULE_OF = {
     "plan": "kdbirl.planners.plan",
     "plan_many": "kdbirl.planners.plan",
     "Policy": "kdbirl.planners.policy",
-    "load_conditioned": "kdbirl.planners.q_file",
+    "load_conditioned": "kdbirl.planners.q_policy",
     "ConditionedQ": "kdbirl.planners.q_policy",
     "QPolicy": "kdbirl.planners.q_policy",
     "soft_value_iteration": "kdbirl.planners.soft_value_iteration",

@@ -1,11 +1,12 @@
-"""Progress of long jobs: a bar on a terminal, plain lines when piped, nothing when quiet.
+"""Progress of long jobs: a bar on a terminal, plain lines when piped, nothing when quiet; the record of a training.
 
 Library code reports to a `Progress`; only the command line decides what is shown. The default is silent.
 """
 
 import sys
 import time
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,6 +31,39 @@ class Progress(Protocol):
     def update(self, name: str, done: int, total: int, note: str = "") -> None: ...
 
     def close(self) -> None: ...
+
+
+BLOCK = 250  # steps of a training from one entry of its `Course` to the next
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a training of `kdbirl.training` went: the loss of each block of steps on its own batches, and the error on
+    held-out rows before the first block and after each. It stands here because fitted maps hold it without JAX.
+
+    kept_step: after how many steps the network was taken that is kept. outcome: "finished", "stopped early" or
+    "diverged". held_out is empty where no rows were held out.
+    """
+
+    kind: ClassVar[str] = "vae_course"  # in files of feature maps
+    steps: int
+    kept_step: int
+    outcome: str
+    loss: tuple[float, ...]
+    held_out: tuple[float, ...]
+    held_out_rows: int
+
+    @property
+    def sentence(self) -> str:
+        """The outcome in words."""
+        kept = f"the network of step {self.kept_step:,} is kept" if self.kept_step else "its start is kept"
+        if self.outcome == "diverged":
+            return f"Training diverged after {self.steps:,} steps: {kept}; lower learning_rate."
+        if not self.held_out:
+            return f"Trained for {self.steps:,} steps; the loss was {self.loss[-1]:.4g}."
+        ended = "stopped early after" if self.outcome == "stopped early" else "took all its"
+        lowest = f"a loss of {min(self.held_out):.4g} on {self.held_out_rows:,} held-out rows"
+        return f"Training {ended} {self.steps:,} steps: {kept}, with {lowest}."
 
 
 class Silent:

@@ -12,7 +12,7 @@ import kdbirl as kb
 from kdbirl import cli
 from kdbirl.envs.named import named_world
 from kdbirl.envs.sepsis_covariates import COVARIATES
-from kdbirl.planners import q_tasks
+from kdbirl.planners import deep_q
 
 from ..planners.untrained import untrained
 
@@ -79,11 +79,11 @@ def test_the_value_at_risk_is_that_of_the_draws_own_rewards(folder):
 
 def test_without_a_file_policies_are_learnt_and_kept_in_the_run(folder, monkeypatch):
     Path("demos/policy.npz").unlink()
-    monkeypatch.setattr(q_tasks, "DeepQ", partial(kb.DeepQ, **TINY))
+    monkeypatch.setattr(deep_q, "DeepQ", partial(kb.DeepQ, **TINY))
     run("evaluate", "run", "--world", "demos/world.json", "--episodes", "2")
     first, policies = evaluation(), kb.load_conditioned("run/policy.npz")
     assert policies.values.limit == named_world("sepsis").horizon
-    monkeypatch.setattr(q_tasks, "DeepQ", lambda: pytest.fail("learnt again"))
+    monkeypatch.setattr(deep_q, "DeepQ", lambda: pytest.fail("learnt again"))
     run("evaluate", "run", "--world", "demos/world.json", "--episodes", "2", "--force", "--quiet")
     assert evaluation() == first
 

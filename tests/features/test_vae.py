@@ -20,10 +20,11 @@ from kdbirl.errors import InputError
 from kdbirl.features import PCA, VAE, FeatureMap, Fixed, Function, OneHotActions, Standardize, from_spec
 from kdbirl.features.in_jax import in_jax
 from kdbirl.features.vae import _aside
-from kdbirl.features.vae_network import AutoencoderNetwork, loss_terms, stored
-from kdbirl.features.vae_training import begin, learn
+from kdbirl.features.vae_network import AutoencoderNetwork, loss, loss_terms, stored
 from kdbirl.methods.training_rows import TrainingRows
+from kdbirl.progress import Course
 from kdbirl.random_streams import stream
+from kdbirl.training import Schedule, State, begin, learn
 
 random = np.random.default_rng(0)
 FACTORS = random.normal(size=(1500, 3))
@@ -44,7 +45,7 @@ def by_hand() -> AutoencoderNetwork:
     values = (np.eye(2), np.zeros(2)), (np.array([[1.0, 0], [2, 0]]), np.array([0, np.log(4)]))
     back = (np.array([[1.0, -1]]), np.zeros(2)), (np.eye(2), np.array([0, 0.5]))
     network = AutoencoderNetwork(2, (2,), 1, random)
-    leaves = [jnp.asarray(part, dtype=jnp.float32) for layer in values + back for part in layer]
+    leaves = [jnp.asarray(part.T, dtype=jnp.float32) for layer in values + back for part in layer]  # as Equinox has it
     return jax.tree.unflatten(jax.tree.structure(network), leaves)
 
 
@@ -61,23 +62,29 @@ def test_the_terms_of_the_loss_are_those_worked_out_by_hand() -> None:
     np.testing.assert_allclose(stored(by_hand()).reconstruction_error(np.array([[1.0, -1.0]])), 0.16 + 1.9044)
 
 
+def learnt(network: AutoencoderNetwork, batches: np.ndarray, noise: np.ndarray) -> tuple[State, jax.Array]:
+    """Three steps with KL weight 0.7 and rate 0.01."""
+    schedule = Schedule(3, 0.01)
+    return learn(loss, begin(network, schedule), jnp.float32(0.7), (batches, noise), 3, schedule)
+
+
 def test_a_compiled_block_is_adam_step_by_step() -> None:
     network, rng = by_hand(), np.random.default_rng(1)
     batches, noise = (rng.normal(size=(5, 8, width)).astype(np.float32) for width in (2, 1))
-    learnt, mean_loss = learn(begin(network), batches, noise, 3, 0.7, 0.01)
+    found, mean_loss = learnt(network, batches, noise)
     optimizer = optax.adam(0.01)
     state, losses = optimizer.init(network), []
 
-    def loss(network: AutoencoderNetwork, x: jax.Array, noise: jax.Array) -> jax.Array:
+    def summed(network: AutoencoderNetwork, x: jax.Array, noise: jax.Array) -> jax.Array:
         squared_error, kl = loss_terms(network, x, noise)
         return (squared_error + 0.7 * kl[:, 0]).sum() / 8
 
-    step, update = jax.jit(jax.value_and_grad(loss)), jax.jit(optimizer.update)
+    step, update = jax.jit(jax.value_and_grad(summed)), jax.jit(optimizer.update)
     for i in range(3):
         value, slope = step(network, batches[i], noise[i])
         change, state = update(slope, state)
         network, losses = eqx.apply_updates(network, change), [*losses, float(value)]
-    for ours, theirs in zip(jax.tree.leaves(learnt.network), jax.tree.leaves(network), strict=True):
+    for ours, theirs in zip(jax.tree.leaves(found.network), jax.tree.leaves(network), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)  # single precision, other order of sums
     np.testing.assert_allclose(mean_loss, np.mean(losses), rtol=1e-5)
 
@@ -107,8 +114,8 @@ def test_learning_is_adam_on_the_loss_written_out() -> None:
     rng = np.random.default_rng(3)
     network = AutoencoderNetwork(4, (5,), 2, rng)
     batches, noise = (rng.normal(size=(3, 16, width)).astype(np.float32) for width in (4, 2))
-    learnt, mean_loss = learn(begin(network), batches, noise, 3, 0.7, 0.01)
-    leaves = [np.asarray(leaf, dtype=float) for leaf in jax.tree.leaves(network)]
+    found, mean_loss = learnt(network, batches, noise)
+    leaves = [np.asarray(leaf.T, dtype=float) for leaf in jax.tree.leaves(network)]
     first, second = ([np.zeros_like(leaf) for leaf in leaves] for _ in range(2))
     losses = []
     for t in range(3):
@@ -126,8 +133,8 @@ def test_learning_is_adam_on_the_loss_written_out() -> None:
         for leaf, m, v in zip(leaves, first, second, strict=True):
             leaf -= 0.01 * m / (1 - 0.9 ** (t + 1)) / (np.sqrt(v / (1 - 0.999 ** (t + 1))) + 1e-8)
     assert float(mean_loss) == pytest.approx(np.mean(losses), rel=1e-5)
-    for ours, theirs in zip(jax.tree.leaves(learnt.network), leaves, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-4)
+    for ours, theirs in zip(jax.tree.leaves(found.network), leaves, strict=True):
+        np.testing.assert_allclose(ours.T, theirs, atol=1e-4)
 
 
 def test_features_are_the_forward_pass_written_out() -> None:
@@ -180,6 +187,19 @@ def test_a_saved_map_is_equal_and_small(quick: VAE) -> None:
     assert len(text) < 6 * weights + 6000  # 4 bytes a weight, a third more as base64
 
 
+def test_a_map_of_version_0_1_is_read(quick: VAE) -> None:
+    """Its record of the training, key by key as it was written then."""
+    spec = json.loads(json.dumps(quick.to_spec()))
+    names = ("steps", "kept_step", "outcome", "loss", "held_out", "held_out_rows")
+    values: tuple[object, ...] = (500, 250, "finished", [4.5, 4.25], [2.5, 1.5, 1.75], 80)
+    spec["course"] = {"kind": "vae_course", **dict(zip(names, values, strict=True))}
+    loaded = from_spec(spec)
+    assert isinstance(loaded, VAE)
+    assert loaded.course == Course(500, 250, "finished", (4.5, 4.25), (2.5, 1.5, 1.75), 80)
+    assert json.loads(json.dumps(loaded.to_spec())) == spec
+    np.testing.assert_array_equal(loaded(ROWS), quick(ROWS))
+
+
 def test_a_damaged_file_is_refused(quick: VAE) -> None:
     spec = json.loads(json.dumps(quick.to_spec()))
     spec["network"]["encoder"][0]["weight"]["base64"] = "AAAA"
@@ -221,7 +241,7 @@ def test_learning_stops_when_held_out_rows_are_reconstructed_no_better() -> None
     held_out = fitted.inputs_of(noise)[_aside(noise, 0.3, np.random.default_rng(own))]
     assert fitted.network is not None
     np.testing.assert_allclose(fitted.network.reconstruction_error(held_out), min(course.held_out), rtol=1e-12)
-    assert "its start (principal components) is kept" in course.sentence  # of noise there is nothing to learn
+    assert "its start is kept" in course.sentence  # of noise there is nothing to learn
     assert "18 held-out rows" in course.sentence
 
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import kdbirl as kb
-from kdbirl.features.linear_start import principal_components
-from kdbirl.features.vae_network import first_network, stored
+from kdbirl.features.vae_network import first_network, principal_components, stored
 
 random = np.random.default_rng(8)
 

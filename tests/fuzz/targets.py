@@ -70,7 +70,7 @@ def _model(data: bytes, folder: Path) -> None:
 
 
 def _policy(data: bytes, folder: Path) -> None:
-    from kdbirl.planners.q_file import load_conditioned
+    from kdbirl.planners.q_policy import load_conditioned
 
     load_conditioned(_written(data, folder, "policy.npz"))
 
@@ -195,7 +195,7 @@ def _without_the_work() -> Iterator[None]:
     places = ["kdbirl.methods.kdbirl.KDBIRL.fit", "kdbirl.demos.rollouts.make_bank", "kdbirl.planners.plan.plan"]
     places += ["kdbirl.experiments.comparison.Comparison.run", "kdbirl.experiments.experiment.Experiment.reproduce"]
     places += ["kdbirl.evaluation.diagnose.diagnose", "kdbirl.report.studio.server.studio_server"]
-    places += ["kdbirl.installation.inspect_installation", "kdbirl.planners.q_tasks.policies_of"]
+    places += ["kdbirl.installation.inspect_installation", "kdbirl.planners.deep_q.policies_of"]
     places += ["kdbirl.evaluation.judgement.judge", "kdbirl.report.html.report_page"]
     with contextlib.ExitStack() as stack:
         for place in places:

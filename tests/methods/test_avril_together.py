@@ -8,8 +8,7 @@ import pytest
 import kdbirl as kb
 from kdbirl.errors import InputError
 from kdbirl.methods.avril import AVRIL
-from kdbirl.methods.avril_together import _course
-from kdbirl.methods.avril_training import BLOCK
+from kdbirl.progress import BLOCK
 
 # Sums in another order differ by some units in the last place of single precision (6e-8 of numbers of order 1), and a
 # few hundred steps of Adam make up to a hundred times that of it; measured here: at most 4e-6.
@@ -46,7 +45,7 @@ def test_each_learns_what_it_learns_alone(together, experts):
         ours, theirs = model.trained.agent, alone.policy(rows, seed=seed)
         for a, b in zip(jax.tree.leaves(ours.network), jax.tree.leaves(theirs.network), strict=True):
             np.testing.assert_allclose(a, b, **SAME)
-        np.testing.assert_allclose(ours.course.elbo, theirs.course.elbo, **SAME)
+        np.testing.assert_allclose(ours.course.loss, theirs.course.loss, **SAME)
         assert (ours.course.steps, ours.course.kept_step, ours.course.outcome) == (BLOCK + 50, BLOCK + 50, "finished")
 
 
@@ -77,13 +76,23 @@ def test_a_training_that_diverges_leaves_its_neighbours(experts):
     assert (lost.outcome, lost.kept_step) == ("diverged", 0)
 
 
-def test_the_course_ends_with_the_first_block_that_is_no_number():
-    course = _course(np.array([1.0, np.nan, 2.0]), 3 * BLOCK, BLOCK)
-    assert (course.steps, course.kept_step, course.outcome, len(course.elbo)) == (2 * BLOCK, BLOCK, "diverged", 2)
+def test_one_that_stops_early_leaves_its_neighbours():
+    """Random actions cannot be predicted: the first stops early; the second has no episode to hold out."""
+    rng = np.random.default_rng(0)
+    rows = [
+        kb.Demonstrations(rng.normal(size=(n, 2)), rng.integers(0, 2, n), episodes=np.arange(n) // 20) for n in (60, 20)
+    ]
+    options = {"hidden": (16,), "batch": 16, "steps": 20 * BLOCK, "learning_rate": 1e-2, "held_out": 0.3, "patience": 1}
+    made = [AVRIL(**options) for _ in rows]
+    AVRIL.train_together(made, rows, (0, 1))
+    stopped, whole = (model.trained.agent.course for model in made)
+    alone = AVRIL(**options).policy(rows[0], seed=0).course
+    assert stopped.outcome == "stopped early"
+    assert stopped.steps == stopped.kept_step + BLOCK < 20 * BLOCK
+    assert (stopped.steps, stopped.kept_step, stopped.held_out_rows) == (alone.steps, alone.kept_step, 20)
+    assert (whole.outcome, whole.steps, whole.held_out) == ("finished", 20 * BLOCK, ())
 
 
 def test_what_cannot_be_run_side_by_side_is_refused(experts):
-    with pytest.raises(InputError, match="held_out"):
-        AVRIL.train_together(models(held_out=0.2), experts, SEEDS)
     with pytest.raises(InputError, match="cannot be run side by side"):
         AVRIL.train_together([*models()[:2], *models(steps=100)[2:]], experts, SEEDS)

@@ -13,7 +13,6 @@ from scipy.stats import multivariate_normal, norm
 import kdbirl as kb
 from kdbirl.errors import InputError
 from kdbirl.methods import neural_posterior_plays
-from kdbirl.methods.network_training import Schedule, train
 from kdbirl.methods.neural_posterior import NeuralPosterior
 from kdbirl.methods.neural_posterior_network import (
     MOST_CORRELATED,
@@ -30,6 +29,7 @@ from kdbirl.methods.neural_posterior_plays import InputScale, PlayGround
 from kdbirl.methods.reward_transform import RewardTransform
 from kdbirl.posterior.priors import Prior
 from kdbirl.progress import Silent
+from kdbirl.training import AVERAGED, STEEPEST, Learner, Schedule, train
 
 ROWS = 16  # of an expert of the toy
 CHOICES: dict[str, Any] = {"features": kb.Identity(), "hidden": (32, 32), "components": 2}
@@ -202,7 +202,7 @@ def mixture_density(parts: tuple[np.ndarray, ...], z: np.ndarray) -> np.ndarray:
 
 
 def leaves_of(network: NeuralPosteriorNetwork) -> list[np.ndarray]:
-    return [np.asarray(leaf, dtype=float) for leaf in jax.tree.leaves(network)]
+    return [np.asarray(leaf.T, dtype=float) for leaf in jax.tree.leaves(network)]  # (inputs, outputs)
 
 
 @pytest.mark.parametrize("rows", [1, 11, 16])
@@ -251,7 +251,7 @@ def test_the_slope_of_the_loss_is_that_of_the_loss_written_out() -> None:
     for sets in (Sets(jnp.asarray(places), jnp.asarray(weight), size), Sets(None, jnp.asarray(dense), size)):
         value, slope = jax.jit(jax.value_and_grad(surprise))(network, jnp.asarray(table), (sets, jnp.asarray(z)))
         assert float(value) == pytest.approx(loss(leaves), rel=1e-5)
-        ours = [float(jax.tree.leaves(slope)[i][place]) for i, place in picked]
+        ours = [leaves_of(slope)[i][place] for i, place in picked]
         np.testing.assert_allclose(ours, slopes, rtol=1e-3, atol=1e-5)
 
 
@@ -265,12 +265,13 @@ def test_the_training_loop_is_adam_with_a_running_average_written_out() -> None:
     rng = np.random.default_rng(8)
     blocks = rng.normal([5.0, -5.0], 0.5, (12, 10, 4, 2))
     data, held, first = np.array([1.0, 3.0]), rng.normal([0.2, 0.0], 0.1, (6, 2)), np.array([-0.5, 0.5])
-    left = iter(blocks)
-    found, course = train(
-        parabola, jnp.asarray(first, jnp.float32), jnp.asarray(data, jnp.float32),
-        lambda: jnp.asarray(next(left), jnp.float32), jnp.asarray(held, jnp.float32),
-        Schedule(120, 10, 0.05, 2), "parabola", Silent(),
+    left, schedule = iter(blocks), Schedule(120, 0.05, 10, 2, STEEPEST, AVERAGED)
+    learner = Learner(
+        jnp.asarray(first, jnp.float32), jnp.asarray(data, jnp.float32),
+        lambda _: jnp.asarray(next(left), jnp.float32), rng,
+        lambda network: float(parabola(network, jnp.asarray(data), jnp.asarray(held))),
     )  # fmt: skip
+    ((found, course),) = train(parabola, [learner], schedule, "parabola", Silent())
     w, average, m, v, t = first, first, np.zeros(2), np.zeros(2), 0
     trial, kept = [np.mean((data * (first - held) ** 2).sum(axis=1))], [first]
     for block in blocks:

@@ -12,14 +12,25 @@ import pytest
 import kdbirl as kb
 from kdbirl.envs.simulator import TabularSimulator
 from kdbirl.errors import InputError
-from kdbirl.planners import replay as memory
 from kdbirl.planners.deep_q import known_horizon
-from kdbirl.planners.q_episodes import Actors, Evaluation, Scales, Settings, Setup, World, act, evaluate, starts_of
-from kdbirl.planners.q_learning import Training, _optimizer, _update, double_q_goal
+from kdbirl.planners.q_episodes import (
+    Actors,
+    Evaluation,
+    Scales,
+    Settings,
+    Setup,
+    Transitions,
+    World,
+    act,
+    empty_replay,
+    evaluate,
+    recall,
+    remember,
+    starts_of,
+)
 from kdbirl.planners.q_network import ActionValueNetwork, action_values
 from kdbirl.planners.q_policy import ConditionedQ, Learning, LearntValues
-from kdbirl.planners.q_training import Course, Stopping
-from kdbirl.planners.replay import Transitions
+from kdbirl.planners.q_training import Returns, Stopping, Training, _optimizer, _update, double_q_goal
 
 from ..envs.cartpole import CartPole
 
@@ -51,16 +62,16 @@ def transitions(n, first=0, d=2):
 
 
 def test_the_memory_is_a_ring():
-    replay = memory.empty(transitions(4), 12)
+    replay = empty_replay(transitions(4), 12)
     for block in range(5):
-        replay = memory.add(replay, transitions(4, 4 * block))
+        replay = remember(replay, transitions(4, 4 * block))
     assert sorted(np.asarray(replay.rows.action).tolist()) == list(range(8, 20))
     np.testing.assert_array_equal(replay.rows.following[:, 0], replay.rows.observation[:, 0] + 1)
 
 
 def test_only_what_was_written_is_drawn():
-    replay = memory.add(memory.empty(transitions(4), 12), transitions(4, first=1))
-    drawn = memory.draw(replay, jax.random.key(0), 1000)
+    replay = remember(empty_replay(transitions(4), 12), transitions(4, first=1))
+    drawn = recall(replay, jax.random.key(0), 1000)
     assert set(np.asarray(drawn.action).tolist()) == {1, 2, 3, 4}
     np.testing.assert_array_equal(drawn.observation[:, 1], drawn.action)
 
@@ -126,7 +137,7 @@ def test_an_update_is_adam_on_the_double_q_loss_written_out():
     seen = [jnp.asarray(rng.normal(size=(20, k)), jnp.float32) for k in (3, 2, 3)]
     actions, steps, ended = rng.integers(0, 4, 20), rng.integers(0, 6, 20), rng.random(20) < 0.4
     rows = Transitions(seen[0], jnp.asarray(steps), jnp.asarray(actions), 20 * seen[1], seen[2], jnp.asarray(ended))
-    replay = memory.add(memory.empty(rows, 20), rows)
+    replay = remember(empty_replay(rows, 20), rows)
     world = World(
         Scales(jnp.zeros(3), jnp.ones(3), jnp.eye(2)), jnp.asarray(rng.normal(size=(9, 2)), jnp.float32), None
     )
@@ -137,7 +148,7 @@ def test_an_update_is_adam_on_the_double_q_loss_written_out():
     for t in range(3):
         key = jax.random.key(100 + t)
         pick, choose = jax.random.split(key)  # which rows and weights are drawn is the package's own
-        drawn = [np.asarray(part, dtype=float) for part in memory.draw(replay, pick, 6)]
+        drawn = [np.asarray(part, dtype=float) for part in recall(replay, pick, 6)]
         weights = np.asarray(world.pool, dtype=float)[jax.random.randint(choose, (6,), 0, 9)]
         batch = list(zip(*drawn, weights, strict=True))
 
@@ -421,7 +432,7 @@ def test_one_training_serves_many_rewards():
 
 def course_of(returns, expected=None):
     """The course of a training with these mean returns, one evaluation after every 100 updates; random earns 0."""
-    course = Course(Stopping(patience=3, tolerance=0.01, agreement=0.1), random=0.0, unit=2.0)
+    course = Returns(Stopping(patience=3, tolerance=0.01, agreement=0.1), random=0.0, unit=2.0)
     for number, value in enumerate(returns):
         said = value if expected is None else expected
         evaluation = Evaluation(*(jnp.full(4, number) for number in (value, said, value)))

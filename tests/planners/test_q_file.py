@@ -8,7 +8,7 @@ import pytest
 import kdbirl as kb
 from kdbirl.envs.simulator import TabularSimulator
 from kdbirl.errors import FileProblem, InputError
-from kdbirl.planners.q_tasks import policies_of
+from kdbirl.planners.deep_q import policies_of
 
 from ..envs.cartpole import CartPole
 from .untrained import untrained

@@ -110,7 +110,7 @@ def _policies(
         return None
     import numpy as np
 
-    from kdbirl.planners.q_tasks import policies_of
+    from kdbirl.planners.deep_q import policies_of
 
     return policies_of(world, np.stack(rewards), stored, seed, progress)
 

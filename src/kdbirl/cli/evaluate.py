@@ -120,7 +120,7 @@ def _planner(
 
     from kdbirl.envs.simulator import Simulator
     from kdbirl.evaluation.judgement import names_note
-    from kdbirl.planners.q_tasks import policies_of
+    from kdbirl.planners.deep_q import policies_of
 
     assert isinstance(world, Simulator)
     names_note(posterior, world)  # a wrong number of parameters is said before minutes of learning

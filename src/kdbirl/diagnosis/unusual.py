@@ -41,6 +41,7 @@ from kdbirl.likelihood.distinct import collapse_by_task
 from kdbirl.likelihood.kernel_sums import task_log_sums
 from kdbirl.likelihood.kernels import PairKernel
 from kdbirl.precision import float64
+from kdbirl.random_streams import stream
 
 UNUSUAL = 0.05  # the share of well-specified experts that are called unusual
 FEWEST_TASKS = 5  # with distinct rewards
@@ -79,7 +80,7 @@ def how_unusual(
         return None
     players = np.arange(len(task_rewards))
     if len(players) > MOST_PLAYERS:
-        players = np.sort(np.random.default_rng(seed).choice(players, MOST_PLAYERS, replace=False))
+        players = np.sort(np.random.default_rng(stream(seed, "players")).choice(players, MOST_PLAYERS, replace=False))
     affordable = max(MOST_PAIRS // (len(players) * len(plays.index)), FEWEST_ROWS)
     n = int(min(len(expert), np.median(plays.sizes), affordable))
     training = _Training.of(plays, n)

@@ -180,7 +180,7 @@ def _planner(simulator: Any, phi: str, scale: Scale, folder: Path, progress: Pro
     from kdbirl.experiments.cell_store import fingerprint
     from kdbirl.experiments.request import checkout
     from kdbirl.planners.deep_q import DeepQ
-    from kdbirl.planners.q_file import load_conditioned
+    from kdbirl.planners.q_policy import load_conditioned
     from kdbirl.posterior.priors import Uniform
 
     key = {"phi": phi, "scale": asdict(scale), "seed": POLICY_SEED}

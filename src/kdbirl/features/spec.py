@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from kdbirl.errors import InputError, did_you_mean
-from kdbirl.features.autoencoder import Autoencoder, Course, Dense
+from kdbirl.features.autoencoder import Autoencoder, Dense
 from kdbirl.features.base import Concatenated, FeatureMap
 from kdbirl.features.block import Block
 from kdbirl.features.columns import Columns, GridCoordinates, Identity
@@ -16,6 +16,7 @@ from kdbirl.features.python_code import FittedFunction, Function, Transformer
 from kdbirl.features.standardize import Standardize
 from kdbirl.features.stored_array import StoredArray
 from kdbirl.features.vae import VAE
+from kdbirl.progress import Course
 
 _CLASSES: tuple[Any, ...] = (
     *(

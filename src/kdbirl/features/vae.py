@@ -8,10 +8,10 @@ from jaxtyping import Bool
 
 from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.errors import InputError
-from kdbirl.features.autoencoder import Autoencoder, Course
+from kdbirl.features.autoencoder import Autoencoder
 from kdbirl.features.base import SILENT, Features
 from kdbirl.features.latent_map import Inputs, LatentMap, is_positive, is_whole, with_fitted_inputs
-from kdbirl.progress import Progress
+from kdbirl.progress import Course, Progress
 from kdbirl.random_streams import stream
 
 
@@ -89,21 +89,15 @@ class VAE(LatentMap):
 
     def _fit(self, rows: Demonstrations, progress: Progress = SILENT) -> "VAE":
         """A copy with a network that is trained on these rows; the same seed gives the same numbers."""
-        from kdbirl.features.vae_training import Plan, train  # here, since it imports JAX
+        from kdbirl.features.vae_network import learnt  # here, since they import JAX
+        from kdbirl.training import Schedule
 
         fitted = with_fitted_inputs(self, rows, progress)
         inputs = fitted._read(rows)
         aside = _aside(rows, float(self.held_out), np.random.default_rng(stream(self.seed, "rows held out of the VAE")))
-        plan = Plan(
-            self.hidden,
-            self.latents,
-            float(self.kl_weight),
-            float(self.learning_rate),
-            self.batch,
-            self.steps,
-            self.patience,
-        )
-        network, course = train(plan, inputs[~aside], inputs[aside], self.seed, progress)
+        schedule = Schedule(self.steps, float(self.learning_rate), patience=self.patience)
+        sizes = self.hidden, self.latents, float(self.kl_weight), self.batch
+        network, course = learnt(inputs[~aside], inputs[aside], *sizes, schedule, self.seed, progress)
         return replace(fitted, network=network, course=course)
 
     def _latents(self, inputs: Inputs) -> Features:

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from kdbirl.demos.data import TaskBank
+from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.demos.rollouts import whole_number
 from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError, did_you_mean
 from kdbirl.precision import is_traced, refuse_traced
@@ -77,12 +78,33 @@ def whole_seed(seed: object) -> int:
     return int(seed)
 
 
-def require_bank_of(mdp: TabularMDP, bank: object) -> None:
-    """For methods that learn nothing from training tasks: refuse what is no bank, or one of another world's rewards."""
+def layer_sizes(hidden: Any) -> tuple[int, ...]:
+    sizes = hidden if isinstance(hidden, tuple | list) and hidden else (0,)
+    return tuple(whole_number(size, "hidden: the size of a layer", 1) for size in sizes)
+
+
+def require_positive(value: Any, name: str) -> None:
+    if not (is_number(value) and 0 < value < np.inf):
+        raise InputError(f"{name}={value!r} should be a positive number.")
+
+
+def as_bank(bank: object) -> TaskBank:
     if not isinstance(bank, TaskBank):
         raise InputError(
             f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays."
         )
+    return bank
+
+
+def as_expert(expert: object) -> Demonstrations:
+    if not isinstance(expert, Demonstrations):
+        raise InputError(f"The expert must be Demonstrations, not {type(expert).__name__}: see kb.read_demonstrations.")
+    return expert
+
+
+def require_bank_of(mdp: TabularMDP, bank: object) -> None:
+    """For methods that learn nothing from training tasks: refuse what is no bank, or one of another world's rewards."""
+    bank = as_bank(bank)
     if bank.n_parameters != mdp.n_parameters:
         raise InputError(
             f"The bank's rewards have {bank.n_parameters} parameters, but the world's have {mdp.n_parameters} "

@@ -4,30 +4,29 @@ A network gives a normal posterior of the reward in every state, another the act
 once on the expert's rows alone (`avril_elbo` has the objective, `avril_draws` how rewards are drawn from it).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.demos.data import Demonstrations
 from kdbirl.demos.rollouts import whole_number
 from kdbirl.errors import InputError
 from kdbirl.features import FeatureMap, OneHotStates, as_feature_map
-from kdbirl.methods.arguments import is_number
+from kdbirl.methods.arguments import as_bank, as_expert, is_number, layer_sizes, require_positive
 from kdbirl.methods.avril_agent import AVRILAgent
 from kdbirl.methods.avril_draws import Sites, every_state, normal_draws, sites
-from kdbirl.methods.avril_elbo import Weights
-from kdbirl.methods.avril_rows import StateView, coded_like, learnt_and_held_out
-from kdbirl.methods.avril_together import Case, train_together
-from kdbirl.methods.avril_training import Plan, Schedule, train
+from kdbirl.methods.avril_elbo import RewardAndValueNetwork, Weights, loss, objective
+from kdbirl.methods.avril_rows import StateView, coded_like, learnt_and_held_out, padded
 from kdbirl.methods.informative_prior import RewardPrior, as_reward_prior, informative_prior
 from kdbirl.methods.reward_features import default_reward_features
 from kdbirl.posterior.result import Posterior
 from kdbirl.precision import single_precision
-from kdbirl.progress import Progress, Silent
+from kdbirl.progress import BLOCK, Course, Progress, Silent
 from kdbirl.random_streams import stream
+from kdbirl.training import Learner, Schedule, train
 
 PRIOR_DRAWS = 4000
 NOT_OPTIONS = ("prior", "reward_features", "draws", "bank", "trained")  # fields that change no training by themselves
@@ -52,6 +51,16 @@ class Trained:
     prior: RewardPrior
     expert: Demonstrations
     of: tuple[Any, ...]
+
+
+class Case(NamedTuple):
+    """One training: how many rows it has; what those that run side by side have in common; its learner, with rows
+    filled up to a number; and what comes of its network."""
+
+    rows: int
+    alike: tuple[Any, ...]
+    learner: Callable[[int], Learner]
+    trained: Callable[[RewardAndValueNetwork, Course], Trained]
 
 
 @dataclass
@@ -95,13 +104,11 @@ class AVRIL:
         for name in ("steps", "batch", "patience", "draws"):
             whole_number(getattr(self, name), name, 1)
         for name in ("beta", "td_weight", "learning_rate"):
-            value = getattr(self, name)
-            _require(is_number(value) and 0 < value < np.inf, name, value, "a positive number")
+            require_positive(getattr(self, name), name)
         _require(is_number(self.discount) and 0 <= self.discount <= 1, "discount", self.discount, "from 0 to 1")
         _require(is_number(self.held_out) and 0 <= self.held_out < 1, "held_out", self.held_out, "from 0 to below 1")
         _require(self.ends in ("terminated", "dropped"), "ends", self.ends, '"terminated" or "dropped" (as released)')
-        sizes = self.hidden if isinstance(self.hidden, tuple | list) and self.hidden else (0,)
-        self.hidden = tuple(whole_number(size, "hidden: the size of a layer", 1) for size in sizes)
+        self.hidden = layer_sizes(self.hidden)
         if not self._informative:
             as_reward_prior(self.prior)
 
@@ -119,10 +126,7 @@ class AVRIL:
         """Take the coding and the reward parameters of a bank, so that posteriors compare with other methods', and the
         informative prior if that is asked for. AVRIL learns from the expert alone: the bank's behaviour is not used.
         """
-        if not isinstance(bank, TaskBank):
-            raise InputError(
-                f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays."
-            )
+        bank = as_bank(bank)
         phi = default_reward_features(self.reward_features, bank.demonstrations, bank.reward_names)
         prior = informative_prior(bank, phi) if self._informative else None
         self.bank = Bank(bank.demonstrations, prior, phi, bank.reward_names, bank.fingerprint())
@@ -171,59 +175,63 @@ class AVRIL:
     ) -> None:
         """Train many models side by side, each on its expert with its seed; `posterior` and `policy` then find it done.
 
-        Each learns what it would have learnt alone. The models are of one shape (sizes, steps, learning rate) and hold
-        no episode out; their priors, discounts and so on may differ. lanes: how many at once, default all.
+        Each learns what it would have learnt alone, but for rounding: matrix products add in another order. The models
+        are of one shape (sizes, steps, learning rate); their priors, discounts and so on may differ. lanes: how many at
+        once, default all.
         """
-        shown, prepared = progress or Silent(), []
-        for model, expert, seed in zip(models, experts, seeds, strict=True):
-            if model.held_out > 0:
-                raise InputError("held_out: a training that may stop early cannot be run side by side; set it to 0.")
-            asked = model._asked(expert, seed)
-            prepared.append((model, asked, *model._case(*asked[:2], whole_number(seed, "seed", 0))[:2]))
-        trained = train_together([case for _, _, case, _ in prepared], lanes or max(1, len(models)), shown)
-        shown.close()
-        for (model, asked, case, view), (network, course) in zip(prepared, trained, strict=True):
-            model._keep(*asked, AVRILAgent(network, view, asked[0], case.plan.actions, model.state_only, course))
-
-    @single_precision
-    def _train(self, expert: Any, seed: Any, progress: Progress | None) -> Trained:
-        rows, prior, of = self._asked(expert, seed)
-        if self.trained is not None and self.trained.of == of:
-            return self.trained
-        case, view, held = self._case(rows, prior, whole_number(seed, "seed", 0))
         shown = progress or Silent()
-        network, course = train(case.plan, case.schedule, case.weights, case.rows, held, case.seed, shown)
+        cases = [model._case(*given) for model, *given in zip(models, experts, seeds, strict=True)]
+        if len({case.alike for case in cases}) > 1:
+            raise InputError("Trainings that differ in sizes, steps, rate or inputs cannot be run side by side.")
+        lanes, most = lanes or max(1, len(cases)), max((case.rows for case in cases), default=1)
+        for start in range(0, len(cases), lanes):
+            group = cases[start : start + lanes]
+            filled = group + group[:1] * (lanes - len(group))  # what one learns must not depend on how many there are
+            found = train(loss, [case.learner(most) for case in filled], group[0].alike[-1], "AVRIL", shown)
+            for model, case, result in zip(models[start:], group, found, strict=False):
+                model.trained = case.trained(*result)
         shown.close()
-        agent = AVRILAgent(network, view, rows, case.plan.actions, self.state_only, course)
-        return self._keep(rows, prior, of, agent)
+
+    def _train(self, expert: Any, seed: Any, progress: Progress | None) -> Trained:
+        if self.trained is None or self.trained.of != self._asked(expert, seed)[2]:
+            self.train_together([self], [expert], [seed], progress=progress)
+        assert self.trained is not None
+        return self.trained
 
     def _asked(self, expert: Any, seed: Any) -> tuple[Demonstrations, RewardPrior, tuple[Any, ...]]:
         """The expert in the bank's coding, the prior, and what tells this training from any other."""
         rows, prior = self._checked(expert), self._prior()
         return rows, prior, (rows.fingerprint(), whole_number(seed, "seed", 0), prior, self._options())
 
-    def _case(self, rows: Demonstrations, prior: RewardPrior, seed: int) -> tuple[Case, StateView, Any]:
-        """What the training is given, how the networks see a state, and the rows held out."""
-        n_states, n_actions = self._counts(rows)
-        view = StateView.learn(rows, n_states, self.standardize)
-        known, held = learnt_and_held_out(rows, view, self.ends == "terminated", float(self.held_out), seed)
-        plan = Plan(self.hidden, 1 if self.state_only else n_actions, n_actions, int(self.batch))
-        schedule = Schedule(int(self.steps), float(self.learning_rate), int(self.patience))
-        return Case(plan, schedule, self._weights(prior), known, seed), view, held
-
-    def _keep(self, rows: Demonstrations, prior: RewardPrior, of: tuple[Any, ...], agent: AVRILAgent) -> Trained:
-        self.trained = Trained(agent, prior, rows, of)
-        return self.trained
-
-    def _weights(self, prior: RewardPrior) -> Weights:
+    def _case(self, expert: Any, seed: Any) -> Case:
+        expert, prior, of = self._asked(expert, seed)
+        n_states, n_actions = self._counts(expert)
+        view = StateView.learn(expert, n_states, self.standardize)
+        rows, held = learnt_and_held_out(expert, view, self.ends == "terminated", float(self.held_out), seed)
+        sizes = view.width, self.hidden, 1 if self.state_only else n_actions, n_actions
+        schedule = Schedule(int(self.steps), float(self.learning_rate), patience=int(self.patience))
         numbers = (self.beta, self.td_weight, self.discount, prior.mean, prior.sd)
-        return Weights(*(jnp.asarray(number, jnp.float32) for number in numbers))
+        weights = Weights(*(jnp.asarray(number, jnp.float32) for number in numbers))
+        count, aside = len(rows.action), None if held is None else padded(held)
+
+        def batches(rng: np.random.Generator) -> np.ndarray:
+            return rng.integers(0, count, (BLOCK, int(self.batch)), dtype=np.int32)
+
+        def learner(size: int) -> Learner:
+            rng = np.random.default_rng(stream(seed, "AVRIL"))
+            network, data = RewardAndValueNetwork(*sizes, rng), (padded(rows, size), weights)
+            if aside is None:
+                return Learner(network, data, batches, rng, of=of)
+            n = len(held.action)
+            return Learner(network, data, batches, rng, lambda it: -float(objective(it, weights, aside, n)), n, of)
+
+        def trained(network: RewardAndValueNetwork, course: Course) -> Trained:
+            return Trained(AVRILAgent(network, view, expert, n_actions, self.state_only, course), prior, expert, of)
+
+        return Case(count, (sizes, int(self.batch), schedule), learner, trained)
 
     def _checked(self, expert: Any) -> Demonstrations:
-        if not isinstance(expert, Demonstrations):
-            raise InputError(
-                f"The expert must be Demonstrations, not {type(expert).__name__}: see kb.read_demonstrations."
-            )
+        expert = as_expert(expert)
         if not expert.discrete_actions:
             raise InputError("AVRIL needs the expert's actions, and discrete ones: its Q network has one output each.")
         return expert if self.bank is None else coded_like(self.bank.rows, expert)

@@ -10,13 +10,12 @@ from jaxtyping import Array, Float, Int
 
 from kdbirl.demos.data import Demonstrations
 from kdbirl.errors import InputError
-from kdbirl.methods.avril_elbo import chosen
-from kdbirl.methods.avril_network import RewardAndValueNetwork
+from kdbirl.methods.avril_elbo import RewardAndValueNetwork, chosen
 from kdbirl.methods.avril_rows import StateView, coded_like, standardised
-from kdbirl.methods.avril_training import Course
 from kdbirl.planners.acting import Actor
 from kdbirl.planners.policy import Policy
 from kdbirl.precision import single_precision
+from kdbirl.progress import Course
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,15 +11,44 @@ With lambda = 1 the two logarithms of sigma_i cancel, and what is left is larges
 sigma says how far Q and R are from a Bellman equation, and nothing about how many rows there were. This is the method.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from kdbirl.methods.avril_network import RewardAndValueNetwork
+from kdbirl.training import Layers, dense_layers, through
 
 LOG_2_PI = 1.8378770664093453
+
+
+class RewardAndValueNetwork(eqx.Module):
+    """Two networks of ELU units, as released, in single precision:
+
+    encoder   s -> mean and log standard deviation of R(s) (1 output), or of R(s, a) for every action a
+    decoder   s -> Q(s, a) for every action a
+    """
+
+    encoder: Layers
+    decoder: Layers
+
+    def __init__(
+        self, inputs: int, hidden: Sequence[int], outputs: int, actions: int, rng: np.random.Generator
+    ) -> None:
+        self.encoder = dense_layers((inputs, *hidden, 2 * outputs), rng)
+        self.decoder = dense_layers((inputs, *hidden, actions), rng)
+
+    def reward(self, states: Float[Array, "n d"]) -> tuple[Float[Array, "n c"], Float[Array, "n c"]]:
+        """Mean and log standard deviation of q(R | s)."""
+        mean, log_sd = jnp.split(through(self.encoder, states, jax.nn.elu), 2, axis=1)
+        return mean, log_sd
+
+    def action_values(self, states: Float[Array, "n d"]) -> Float[Array, "n A"]:
+        """Q(s, a) of every action."""
+        return through(self.decoder, states, jax.nn.elu)
 
 
 class Transitions(NamedTuple):
@@ -69,6 +98,23 @@ def terms(network: RewardAndValueNetwork, rows: Transitions, weights: Weights) -
         divergence=normal_divergence(mean, log_sd, weights.prior_mean, weights.prior_sd),
         td_log_density=jnp.where(known, normal_log_density(error, mean, log_sd), 0.0),
     )
+
+
+def loss(
+    network: RewardAndValueNetwork, data: tuple[Transitions, Weights], batch: Int[Array, " b"]
+) -> Float[Array, ""]:
+    """-F on some of the rows: what training lowers."""
+    rows, weights = data
+    return -jnp.mean(terms(network, Transitions(*(part[batch] for part in rows)), weights).elbo(weights.td_weight))
+
+
+@jax.jit
+def objective(
+    network: RewardAndValueNetwork, weights: Weights, rows: Transitions, count: int | Int[Array, ""]
+) -> Float[Array, ""]:
+    """The mean objective of the first `count` rows."""
+    each = terms(network, rows, weights).elbo(weights.td_weight)
+    return jnp.sum(jnp.where(jnp.arange(len(each)) < count, each, 0.0)) / count
 
 
 def td_error(

@@ -119,6 +119,12 @@ def _exact(states: np.ndarray) -> np.ndarray:
     return states.astype(np.int32 if states.ndim == 1 else np.float32)
 
 
+def padded(rows: Transitions, size: int | None = None) -> Transitions:
+    """Repeat the last row up to a power of two from `size`, so that experts of many lengths share few programs."""
+    more = 2 ** int(np.ceil(np.log2(size or len(rows.action)))) - len(rows.action)
+    return Transitions(*(jnp.concatenate([part, jnp.repeat(part[-1:], more, axis=0)]) for part in rows))
+
+
 def learnt_and_held_out(
     expert: Demonstrations, view: StateView, keep_ends: bool, share: float, seed: int
 ) -> tuple[Any, Any]:

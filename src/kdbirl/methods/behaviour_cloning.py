@@ -14,23 +14,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.demos.data import Demonstrations
 from kdbirl.demos.rollouts import whole_number
-from kdbirl.dense_layers import Layer, dense_layers
 from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError
-from kdbirl.methods.arguments import is_number
+from kdbirl.methods.arguments import as_bank, as_expert, is_number, layer_sizes, require_positive
 from kdbirl.methods.avril_rows import StateView, coded_like
-from kdbirl.methods.network_training import Course, Schedule, train
 from kdbirl.methods.tabular_expert import state_action_pairs
 from kdbirl.planners.policy import Policy
 from kdbirl.precision import single_precision
-from kdbirl.progress import Progress, Silent
+from kdbirl.progress import BLOCK, Course, Progress, Silent
 from kdbirl.random_streams import stream
-
-BLOCK = 250  # steps per compiled call
-
-Layers = tuple[Layer, ...]
+from kdbirl.training import AVERAGED, STEEPEST, Layers, Learner, Schedule, dense_layers, through, train
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,20 +80,14 @@ class BehaviourCloning:
             raise InputError(f"mdp={type(self.mdp).__name__} should be a kb.TabularMDP, or None.")
         if not (is_number(self.smoothing) and 0 <= self.smoothing < np.inf):
             raise InputError(f"smoothing={self.smoothing!r} should be 0 or a positive number.")
-        if not (is_number(self.learning_rate) and 0 < self.learning_rate < np.inf):
-            raise InputError(f"learning_rate={self.learning_rate!r} should be a positive number.")
+        require_positive(self.learning_rate, "learning_rate")
         for name in ("steps", "batch"):
             whole_number(getattr(self, name), name, 1)
-        sizes = self.hidden if isinstance(self.hidden, tuple | list) and self.hidden else (0,)
-        self.hidden = tuple(whole_number(size, "hidden: the size of a layer", 1) for size in sizes)
+        self.hidden = layer_sizes(self.hidden)
 
     def fit(self, bank: Any, n: Any = None, seed: int = 0, progress: Progress | None = None) -> "BehaviourCloning":
         """Take how a bank codes its states and actions. Its behaviour is that of other tasks, and is not used."""
-        if not isinstance(bank, TaskBank):
-            raise InputError(
-                f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays."
-            )
-        self.bank = bank.demonstrations
+        self.bank = as_bank(bank).demonstrations
         return self
 
     def posterior(self, expert: Any, seed: Any = 0, progress: Progress | None = None) -> Any:
@@ -129,19 +118,17 @@ class BehaviourCloning:
         network = dense_layers(sizes, rng)
         data = view.see(rows.states), jnp.asarray(np.asarray(rows.actions), jnp.int32)
 
-        def batches() -> Int[np.ndarray, "steps batch"]:
+        def batches(rng: np.random.Generator) -> Int[np.ndarray, "steps batch"]:
             return rng.integers(0, rows.n_rows, (BLOCK, int(self.batch)), dtype=np.int32)
 
-        schedule = Schedule(int(self.steps), BLOCK, float(self.learning_rate), 1)
-        network, course = train(_surprise, network, data, batches, None, schedule, "Behaviour cloning", progress)
+        learner = Learner(network, data, batches, rng, of=self.batch)
+        schedule = Schedule(int(self.steps), float(self.learning_rate), steepest=STEEPEST, averaging=AVERAGED)
+        ((network, course),) = train(_surprise, [learner], schedule, "Behaviour cloning", progress)
         progress.close()
         return CloningAgent(network, view, course)
 
     def _checked(self, expert: Any) -> Demonstrations:
-        if not isinstance(expert, Demonstrations):
-            raise InputError(
-                f"The expert must be Demonstrations, not {type(expert).__name__}: see kb.read_demonstrations."
-            )
+        expert = as_expert(expert)
         if not expert.discrete_actions:
             raise InputError(
                 "Behaviour cloning needs the expert's actions, and discrete ones: it learns which is taken."
@@ -156,9 +143,7 @@ class BehaviourCloning:
 
 
 def _outputs(layers: Layers, states: Float[Array, "n d"]) -> Float[Array, "n A"]:
-    for layer in layers[:-1]:
-        states = jax.nn.elu(layer(states))
-    return layers[-1](states)
+    return through(layers, states, jax.nn.elu)
 
 
 def _surprise(layers: Layers, data: tuple[Array, Array], batch: Int[Array, " b"]) -> Float[Array, ""]:

@@ -21,14 +21,23 @@ from kdbirl.demos.data import Demonstrations, TaskBank
 from kdbirl.demos.rollouts import whole_number
 from kdbirl.errors import InputError
 from kdbirl.features import FeatureMap, as_feature_map
-from kdbirl.methods.arguments import is_number, reward_rows, row_count, whole_seed
+from kdbirl.methods.arguments import (
+    as_bank,
+    as_expert,
+    is_number,
+    layer_sizes,
+    require_positive,
+    reward_rows,
+    row_count,
+    whole_seed,
+)
 from kdbirl.methods.fitted import drawn_prior
 from kdbirl.methods.kdbirl import check_support
-from kdbirl.methods.network_training import Course, Schedule, train
 from kdbirl.methods.neural_posterior_network import (
     Mixture,
     NeuralPosteriorNetwork,
     Sets,
+    compiled_surprise,
     drawn,
     log_densities,
     mixtures,
@@ -40,8 +49,9 @@ from kdbirl.methods.reward_transform import RewardTransform
 from kdbirl.posterior.priors import Prior
 from kdbirl.posterior.result import Posterior
 from kdbirl.precision import single_precision
-from kdbirl.progress import Progress, Silent
+from kdbirl.progress import Course, Progress, Silent
 from kdbirl.random_streams import stream
+from kdbirl.training import AVERAGED, STEEPEST, Learner, Schedule, train
 
 BLOCK = 100  # steps per compiled call, at most
 JUDGED = 1024  # plays of held-out tasks, at most
@@ -94,12 +104,10 @@ class NeuralPosterior:
             raise InputError(f"prior={self.prior!r} is not a prior; give one such as kb.Uniform(0, 1).")
         for name in ("components", "steps", "batch", "patience", "draws"):
             whole_number(getattr(self, name), name, 1)
-        if not (is_number(self.learning_rate) and 0 < self.learning_rate < np.inf):
-            raise InputError(f"learning_rate={self.learning_rate!r} should be a positive number.")
+        require_positive(self.learning_rate, "learning_rate")
         if not (is_number(self.held_out) and 0 < self.held_out < 1):
             raise InputError(f"held_out={self.held_out!r} should be a share of the tasks, between 0 and 1.")
-        sizes = self.hidden if isinstance(self.hidden, tuple | list) and self.hidden else (0,)
-        self.hidden = tuple(whole_number(size, "hidden: the size of a layer", 1) for size in sizes)
+        self.hidden = layer_sizes(self.hidden)
 
     def fit(self, bank: Any, n: Any = None, seed: Any = 0, progress: Progress | None = None) -> "NeuralPosterior":
         """Train on plays of the bank's tasks, for experts of n rows; None: of any number, up to that of the tasks."""
@@ -151,10 +159,7 @@ class NeuralPosterior:
 
     def _usable(self, bank: Any) -> tuple[Prior, TaskBank, tuple[str, ...]]:
         """The prior for the bank's parameters, and the tasks that lie in its support."""
-        if not isinstance(bank, TaskBank):
-            raise InputError(
-                f"fit needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank and kb.TaskBank.from_arrays."
-            )
+        bank = as_bank(bank)
         prior = self.prior.for_parameters(bank.n_parameters, bank.reward_names)
         check_support(prior, bank)
         inside = np.flatnonzero(prior.contains(bank.rewards))
@@ -183,24 +188,26 @@ class NeuralPosterior:
         def examples(chosen: Int[np.ndarray, " p"]) -> tuple[Sets, np.ndarray]:
             return ground.plays(chosen, rng), targets[chosen].astype(np.float32)
 
-        def batches() -> Any:
+        def batches(rng: np.random.Generator) -> Any:
             stacked = examples(rng.choice(learnt, block * batch))
             return jax.tree.map(lambda part: part.reshape(block, batch, *part.shape[1:]), stacked)
 
         judged = examples(held[np.arange(int(np.clip(CELLS // (8 * ground.width), 64, JUDGED))) % aside])
         network = NeuralPosteriorNetwork(rows.shape[1], self.hidden, targets.shape[1], int(self.components), rng)
-        schedule = Schedule(int(self.steps), block, float(self.learning_rate), -(-int(self.patience) * BLOCK // block))
-        shown = progress or Silent()
-        result = train(surprise, network, jnp.asarray(rows), batches, judged, schedule, "Neural posterior", shown)
+        table, shown = jnp.asarray(rows), progress or Silent()
+        patience = -(-int(self.patience) * BLOCK // block)
+        schedule = Schedule(int(self.steps), float(self.learning_rate), block, patience, STEEPEST, AVERAGED)
+        learner = Learner(
+            *(network, table, batches, rng, lambda network: float(compiled_surprise(network, table, judged))),
+            held_out=len(judged[1]),
+            of=(ground, targets, held, batch),
+        )
+        (result,) = train(surprise, [learner], schedule, "Neural posterior", shown)
         shown.close()
         return result
 
     def _rows(self, expert: Any) -> Float[np.ndarray, "n d"]:
-        if not isinstance(expert, Demonstrations):
-            raise InputError(
-                f"The expert must be Demonstrations, not {type(expert).__name__}: see kb.read_demonstrations."
-            )
-        return self._ready().features(expert)
+        return self._ready().features(as_expert(expert))
 
     @single_precision
     def _mixture(self, rows: Float[np.ndarray, "n d"]) -> Mixture:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from kdbirl.dense_layers import Layer, dense_layers
+from kdbirl.training import Layers, dense_layers, through
 
 MOST_CORRELATED = 16
 LEAST_SD = 0.01  # of a component, in units of the training rewards' spread: a spike on one task is no posterior
@@ -49,8 +49,8 @@ class Mixture(NamedTuple):
 class NeuralPosteriorNetwork(eqx.Module):
     """f is `embed`, g is `head`. Every leaf is an array that is learnt."""
 
-    embed: tuple[Layer, ...]
-    head: tuple[Layer, ...]
+    embed: Layers
+    head: Layers
     q: int = eqx.field(static=True)
     components: int = eqx.field(static=True)
 
@@ -58,23 +58,25 @@ class NeuralPosteriorNetwork(eqx.Module):
         self.q, self.components = q, components
         outputs = components * (1 + 2 * q + (q * q if q <= MOST_CORRELATED else 0))
         self.embed = dense_layers((inputs, *hidden), rng)
-        body = dense_layers((hidden[-1] + 2, *hidden), rng)
-        last = Layer(hidden[-1], outputs, rng)
+        *body, last = dense_layers((hidden[-1] + 2, *hidden, outputs), rng)
         self.head = (*body, jax.tree.map(lambda leaf: FIRST_SCALE * leaf, last))
 
     def embedding(self, rows: Float[Array, "u d"], sets: Sets) -> Float[Array, "b e"]:
         """Weighted means of f."""
         if sets.places is None:
-            return sets.weight @ _through(self.embed, rows)
+            return sets.weight @ self._embedded(rows)
         b, k = sets.places.shape
-        each = _through(self.embed, rows[sets.places.reshape(-1)]).reshape(b, k, -1)
+        each = self._embedded(rows[sets.places.reshape(-1)]).reshape(b, k, -1)
         return jnp.sum(sets.weight[:, :, None] * each, axis=1)
+
+    def _embedded(self, rows: Float[Array, "u d"]) -> Float[Array, "u e"]:
+        return jax.nn.elu(through(self.embed, rows, jax.nn.elu))
 
     def __call__(self, rows: Float[Array, "u d"], sets: Sets) -> Mixture:
         """The mixture of each set."""
         about_size = jnp.stack([jnp.log(sets.size) / 3.0, 1.0 / jnp.sqrt(sets.size)], axis=1)
         given = jnp.concatenate([self.embedding(rows, sets), about_size], axis=1)
-        out = self.head[-1](_through(self.head[:-1], given))
+        out = through(self.head, given, jax.nn.elu)
         b, m, q = len(out), self.components, self.q
         logits, mean, spread, rest = jnp.split(out, (m, m + m * q, m + 2 * m * q), axis=1)
         sd = LEAST_SD + jax.nn.softplus(spread.reshape(b, m, q) + float(np.log(math.e - 1)))
@@ -99,6 +101,9 @@ def surprise(
     """Mean of -log p(z of the task | a play of it): what training lowers."""
     sets, z = batch
     return -jnp.mean(log_density(network(rows, sets), z))
+
+
+compiled_surprise = jax.jit(surprise)
 
 
 @jax.jit
@@ -131,9 +136,3 @@ def drawn(mixture: Mixture, n: int, rng: np.random.Generator) -> Float[np.ndarra
     component = rng.choice(len(weight), size=n, p=np.exp(weight))
     normal = rng.standard_normal((n, mean.shape[1]))
     return np.asarray(mean[component] + np.einsum("nij,nj->ni", np.linalg.inv(factors)[component], normal))
-
-
-def _through(layers: tuple[Layer, ...], x: Float[Array, "n i"]) -> Float[Array, "n o"]:
-    for layer in layers:
-        x = jax.nn.elu(layer(x))
-    return x

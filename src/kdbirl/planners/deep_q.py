@@ -1,6 +1,6 @@
 """`DeepQ`: deep Q-learning in a simulator, for one reward or for all rewards of a prior at once.
 
-Double Q-learning with a dueling network and a slowly following target network (`q_network`, `q_learning`), on many
+Double Q-learning with a dueling network and a slowly following target network (`q_network`, `q_training`), on many
 episodes of a vectorised simulator side by side. Networks compute in single precision; everything else about a run is
 fixed by its seed.
 """
@@ -9,6 +9,7 @@ import math
 import sys
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from kdbirl.envs.base import TabularMDP
 from kdbirl.envs.simulator import Simulator, TabularSimulator
 from kdbirl.errors import InputError
 from kdbirl.planners.q_episodes import Settings, Setup
-from kdbirl.planners.q_policy import ConditionedQ, LearntValues, QPolicy
+from kdbirl.planners.q_policy import ConditionedQ, LearntValues, QPolicy, load_conditioned
 from kdbirl.planners.q_training import Rewards, Stopping, Trained, looking, train
 from kdbirl.precision import single_precision
 from kdbirl.progress import Progress, Silent
@@ -136,6 +137,39 @@ class DeepQ:
         replay = -(-max(self.replay, rows) // self.environments) * self.environments
         given = {item.name: getattr(self, item.name) for item in fields(Settings) if item.name != "limit"}
         return Settings(**given | {"discount": discount, "episode_length": length, "limit": limit, "replay": replay})
+
+
+def policies_of(
+    simulator: Simulator,
+    rewards: Float[np.ndarray, "r q"],
+    stored: str | Path | None,
+    seed: int,
+    progress: Progress | None = None,
+) -> ConditionedQ:
+    """Policies for all weights from - to + the largest size of each column of `rewards`; from a file if there is one.
+
+    Both signs of each weight are learnt, so that a posterior's draws have policies too, not the tasks at hand alone.
+    """
+    if stored is not None:
+        return _fitting(load_conditioned(stored), simulator, stored)
+    reach = np.abs(rewards).max(axis=0)
+    reach = np.where(reach > 0, reach, max(float(reach.max()), 1.0))
+    return DeepQ().plan_conditioned(simulator, (-reach, reach), seed=seed, progress=progress)
+
+
+def _fitting(found: ConditionedQ, simulator: Simulator, place: str | Path) -> ConditionedQ:
+    """A file of another world or other features would give sensible-looking nonsense."""
+    for what, ours, theirs in (
+        ("observations", tuple(simulator.observation_names), found.values.observation_names),
+        ("features", tuple(simulator.feature_names), found.values.feature_names),
+        ("actions", simulator.n_actions, found.values.n_actions),
+        ("steps", known_horizon(simulator.discount, simulator.horizon), found.values.limit),
+    ):
+        if ours != theirs:
+            raise InputError(
+                f"{place} holds policies for other {what} ({theirs}) than this world's ({ours}); leave it out to learn."
+            )
+    return found
 
 
 def as_simulator(world: Any) -> Simulator:

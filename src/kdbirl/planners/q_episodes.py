@@ -1,4 +1,4 @@
-"""Episodes of deep Q-learning, many side by side and compiled: looking around, acting and evaluating.
+"""Episodes of deep Q-learning, many side by side and compiled: looking around, acting, remembering and evaluating.
 
 Simulators do not start again by themselves; here an episode that has ended, or that is long enough, is followed by a
 fresh one. Cutting an episode is no end, and its last row says nothing but what followed; but for a horizon that the
@@ -15,7 +15,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from kdbirl.envs.simulator import Outcome, Simulator, identity
 from kdbirl.planners.q_network import ActionValueNetwork, action_values
-from kdbirl.planners.replay import Transitions
 
 STARTS = 2048  # about as many episodes as a block of 1000 steps of 32 begins
 
@@ -92,6 +91,25 @@ class Actors(NamedTuple):
     observation: Float[Array, "n d"]
     weights: Float[Array, "n p"]
     step: Int[Array, " n"]
+
+
+class Transitions(NamedTuple):
+    """Rows (s, t, a, phi, s', ended), t the step from 0. Where the horizon is not known to the network, a truncated
+    episode has not `ended`: its last row has a next state like any other."""
+
+    observation: Float[Array, "rows d"]
+    step: Int[Array, " rows"]
+    action: Int[Array, " rows"]
+    features: Float[Array, "rows p"]
+    following: Float[Array, "rows d"]
+    ended: Bool[Array, " rows"]
+
+
+class Replay(NamedTuple):
+    """Replay memory: a ring of the last `capacity` transitions; `written` is how many were ever put in."""
+
+    rows: Transitions
+    written: Int[Array, ""]
 
 
 class Evaluation(NamedTuple):
@@ -200,3 +218,26 @@ def act(
 
 def _where(over: Bool[Array, " n"], new: Array, going: Array) -> Array:
     return jnp.where(over.reshape(-1, *[1] * (going.ndim - 1)), new, going)
+
+
+def empty_replay(rows: Transitions, capacity: int) -> Replay:
+    """Room for `capacity` transitions of the kind of `rows`."""
+    return Replay(jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape[1:]), x.dtype), rows), jnp.zeros((), jnp.int32))
+
+
+def remember(replay: Replay, rows: Transitions) -> Replay:
+    """Put n rows in place of the oldest. The capacity is a multiple of n, so that a block never wraps around."""
+    n, capacity = len(rows.action), len(replay.rows.action)
+    first = replay.written % capacity
+
+    def put(ring: Array, block: Array) -> Array:
+        return jax.lax.dynamic_update_slice_in_dim(ring, block, first, axis=0)
+
+    return Replay(jax.tree.map(put, replay.rows, rows), replay.written + n)
+
+
+def recall(replay: Replay, key: Array, n: int) -> Transitions:
+    """n rows, evenly from those that there are, with replacement."""
+    capacity = len(replay.rows.action)
+    index = jax.random.randint(key, (n,), 0, jnp.minimum(replay.written, capacity))
+    return jax.tree.map(lambda ring: ring[index], replay.rows)

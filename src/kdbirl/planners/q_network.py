@@ -5,12 +5,11 @@ could be learnt as successor features, E[sum_t discount^t phi], by a loss on the
 they jump wherever the best policy changes with w, while Q is continuous.) With the reward itself as the only feature,
 w = 1 and f is Q, so that one network serves a single reward too.
 
-Only this file imports Equinox. Networks compute in single precision, as is usual: action values have some six digits,
+Networks compute in single precision, as is usual: action values have some six digits,
 and the noise of learning is far above that.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -98,8 +97,3 @@ def greedy(
 ) -> Int[Array, " n"]:
     """The action of highest value for each of n triples (s, t, w)."""
     return jnp.argmax(action_values(network, observation, step, weights), axis=1)
-
-
-def network_form(*sizes: Any) -> Any:
-    """The network of these arguments with shapes in place of arrays: nothing is made, however large it would be."""
-    return eqx.filter_eval_shape(ActionValueNetwork, *sizes)

@@ -1,20 +1,35 @@
-"""What deep Q-learning gives: action values and greedy policies, for one reward or for any."""
+"""What deep Q-learning gives: action values and greedy policies, for one reward or for any, also on disk.
 
-from dataclasses import dataclass
+A file is one npz of plain arrays and a JSON text, without pickle:
+
+record    JSON text: kind, version, names, sizes of the network, how the training went
+units     (q,), and centre, spread, mixing of the scales
+leaf 0... the network's weights in the order of its leaves
+states    (S, d), only of a tabular world
+"""
+
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from kdbirl.errors import InputError
+from kdbirl.errors import FileProblem, InputError
+from kdbirl.files import whole_or_not_at_all
 from kdbirl.planners.acting import Actor
 from kdbirl.planners.policy import Policy
 from kdbirl.planners.q_episodes import Scales
 from kdbirl.planners.q_network import ActionValueNetwork, action_values, greedy
 from kdbirl.precision import single_precision
+from kdbirl.reading import read_arrays
+
+KIND, VERSION = "kdbirl.ConditionedQ", 2
+EXPECTED = "expected a file written by ConditionedQ.save"
 
 
 @dataclass(frozen=True)
@@ -206,9 +221,25 @@ class ConditionedQ:
 
     def save(self, path: str | Path) -> None:
         """Write it to one npz file without pickle; `kb.load_conditioned` reads it."""
-        from kdbirl.planners.q_file import save_conditioned  # which needs this class
-
-        save_conditioned(self, path)
+        values = self.values
+        record = {
+            "kind": KIND,
+            "version": VERSION,
+            "observation_names": values.observation_names,
+            "feature_names": values.feature_names,
+            "n_actions": values.n_actions,
+            "hidden": [layer.out_features for layer in values.network.layers],
+            "horizon": values.network.horizon,
+            "limit": values.limit,
+            "learning": asdict(self.learning),
+        }
+        arrays: dict[str, Any] = {
+            f"leaf {i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(values.network))
+        }
+        arrays |= {name: np.asarray(array) for name, array in values.scales._asdict().items()}
+        arrays |= {"units": self.units} | ({} if values.states is None else {"states": values.states})
+        with whole_or_not_at_all(Path(path)) as unfinished, unfinished.open("wb") as stream:
+            np.savez(stream, record=np.array(json.dumps(record)), **arrays)
 
     def __call__(self, mdp: Any, reward: Any) -> Policy | QPolicy:
         """`planner=` of `kb.evd`: the policy for a reward; as a table in the tabular world of the training."""
@@ -217,6 +248,41 @@ class ConditionedQ:
 
     def __repr__(self) -> str:
         return f"ConditionedQ({self.sentence})"
+
+
+@single_precision
+def load_conditioned(path: str | Path) -> ConditionedQ:
+    """What `ConditionedQ.save` wrote: the same policies to the last bit, without training again."""
+    place = Path(path)
+    arrays = read_arrays(place, EXPECTED)
+    try:
+        record = json.loads(str(arrays["record"]))
+        if record["kind"] != KIND or record["version"] != VERSION:
+            found = f"{record['kind']} version {record['version']}"
+            raise FileProblem(f"{place} holds {found}; {EXPECTED}, version {VERSION}.")
+        return _built(record, arrays)
+    except FileProblem:
+        raise
+    except Exception as error:  # a record or an array of the wrong kind can fail anywhere
+        reason = " ".join(str(error).split())[:200]
+        raise FileProblem(f"{place} holds no weight-conditioned policy ({reason}); {EXPECTED}.") from error
+
+
+def _built(record: dict[str, Any], arrays: dict[str, Any]) -> ConditionedQ:
+    names = tuple(record["observation_names"]), tuple(record["feature_names"])
+    inputs, p = sum(map(len, names)), len(names[1])
+    # its form alone: a file may name sizes that no memory holds, and only those of its own arrays are ever made
+    sizes = inputs, record["hidden"], record["n_actions"], p, record["horizon"]
+    like = eqx.filter_eval_shape(ActionValueNetwork, *sizes, jax.random.key(0, impl="threefry2x32"), record["limit"])
+    leaves, form = jax.tree.flatten(like)
+    found = [arrays[f"leaf {i}"] for i in range(len(leaves))]
+    if [leaf.shape for leaf in found] != [leaf.shape for leaf in leaves]:
+        raise ValueError("the network's arrays are not of the sizes that it names")
+    scales = Scales(*(jnp.asarray(arrays[name]) for name in Scales._fields))
+    network = jax.tree.unflatten(form, [jnp.asarray(leaf) for leaf in found])
+    values = LearntValues(network, scales, *names, record["n_actions"], arrays.get("states"))
+    learning = Learning(**record["learning"] | {"returns": tuple(record["learning"]["returns"])})
+    return ConditionedQ(learning, values, arrays["units"])
 
 
 def directions(rewards: Float[np.ndarray, "r q"]) -> tuple[Float[np.ndarray, "r q"], Float[np.ndarray, " r"]]:

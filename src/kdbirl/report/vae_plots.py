@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from kdbirl.errors import InputError
-from kdbirl.features.autoencoder import BLOCK, Course
 from kdbirl.features.latent_diagnosis import LatentDiagnosis
+from kdbirl.progress import BLOCK, Course
 from kdbirl.report import panels
 from kdbirl.report.panels import CHAINS, INK, POSTERIOR, SMALL, TRUE
 
