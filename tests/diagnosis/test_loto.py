@@ -56,7 +56,15 @@ def labelled_bank(seed=1):
         {"task_weights": "equal"},
         {"kernel": kb.ProductKernel(state="gaussian", action=kb.Categorical(0.2))},
     ],
-    ids=["gaussian", "narrow rewards", "laplace", "epanechnikov rewards", "action given state", "equal tasks", "product"],
+    ids=[
+        "gaussian",
+        "narrow rewards",
+        "laplace",
+        "epanechnikov rewards",
+        "action given state",
+        "equal tasks",
+        "product",
+    ],
 )
 def test_held_out_likelihoods_are_those_of_a_model_fitted_without_the_task(choices):
     bank, h_reward = labelled_bank(), choices.get("h_reward", 1.3)
@@ -179,8 +187,8 @@ def test_an_objective_replaces_the_score():
 
     settings = kb.LotoSettings(QUICK.h_factors, QUICK.h_reward_factors, QUICK.powers, objective=sharp)
     found = model_of(bandwidth=settings).fit(shifted_normals()).fitted.choices.for_rows(20)
-    assert found.power == 1.0
-    assert found.bandwidths.h_reward == found.loto.h_reward_candidates.min()
+    assert found.power == pytest.approx(1.0, rel=1e-3)  # nearly all of the weight is on one candidate
+    assert found.bandwidths.h_reward == pytest.approx(found.loto.h_reward_candidates.min(), rel=1e-3)
 
 
 def test_an_expert_longer_than_any_training_task_gets_a_lower_power_and_a_note():
@@ -210,7 +218,7 @@ def test_notes_of_an_objective_do_not_compare_it_with_the_score_of_the_prior():
     ("h_reward_factors", "powers", "edges"),
     [
         ((0.3,), (0.001, 0.002, 1.0), None),  # the largest power is 1 by nature: no edge
-        ((0.3,), (1e-6, 2e-6), "the power"),
+        ((0.3,), (1e-6, 2e-6), "power"),
         ((0.3, 16.0, 0.02), (0.3,), None),
         ((16.0, 8.0, 12.0), (0.3,), "h_reward"),
     ],
@@ -219,7 +227,7 @@ def test_the_edge_of_the_search_is_where_its_values_end_in_whatever_order_they_s
     settings = kb.LotoSettings((0.25,), h_reward_factors, powers)
     notes = model_of(bandwidth=settings).fit(shifted_normals()).fitted.choices.for_rows(20).bandwidths.notes
     found = [note for note in notes if "edge of the search" in note]
-    assert found == ([] if edges is None else [f"loto: {edges} ended at the edge of the search"])
+    assert found == ([] if edges is None else [f"loto: the best {edges} is at the edge of the search"])
 
 
 def test_tasks_with_fewer_rows_than_others_are_counted():
