@@ -211,7 +211,9 @@ def test_a_bank_in_memory_and_loto_over_tasks(client, monkeypatch):
     here, there = kb.KDBIRL(**choices).fit(bank, n=10), kb.KDBIRL(**choices).fit(bank, n=10, client=client)
     one, other = (model.fitted.choices.for_rows(10).loto for model in (here, there))
     np.testing.assert_allclose(other.means, one.means, rtol=1e-12)
-    assert other.chosen == one.chosen
+    np.testing.assert_allclose(
+        [other.h[0], other.h_reward, other.power], [one.h[0], one.h_reward, one.power], rtol=1e-9
+    )
     at = np.random.default_rng(0).uniform(-1, 1, (9, 2))
     assert there.fitted.ckde.all_rows.n_pieces > 1
     few = rows.take(slice(0, 10))

@@ -178,6 +178,65 @@ def test_a_given_power_is_kept_and_log_likelihood_is_never_powered():
     assert model.log_likelihood(expert, [[0.3]]) == plain.log_likelihood(expert, [[0.3]])
 
 
+def rearranged(bank, seed):
+    """The same tasks in another order and under other names, with the rows of their episodes interleaved."""
+    rng, rows, episode = np.random.default_rng(seed), bank.demonstrations, bank.episode_index
+    order, place = np.empty(bank.n_rows, dtype=int), rng.permutation(bank.n_tasks)
+    order[np.argsort(rng.permutation(episode), kind="stable")] = np.argsort(episode, kind="stable")
+    labels = [None if names is None else np.array(names) for names in (rows.state_labels, rows.action_labels)]
+    states, actions = (
+        values if values is None or names is None else names[values]
+        for values, names in zip((rows.states, rows.actions), labels, strict=True)
+    )
+    return kb.TaskBank.from_arrays(
+        states[order],
+        None if actions is None else actions[order],
+        tasks=place[bank.tasks[order]],
+        rewards=bank.rewards[np.argsort(place)],
+        episodes=rng.permutation(bank.n_episodes)[episode[order]],
+    )
+
+
+def places_and_moves():
+    """A world of places, of which tasks with higher rewards prefer later ones."""
+    rng, names = np.random.default_rng(3), np.array(["yard", "hall", "attic", "cellar", "roof"])
+    tasks, rewards = np.repeat(np.arange(10), 60), np.linspace(-2, 2, 10)[:, None]
+    states = np.clip(np.round(rewards[tasks, 0] + 2 + rng.normal(size=len(tasks))), 0, 4).astype(int)
+    moves = np.array(["stay", "go"])[rng.integers(0, 2, len(tasks))]
+    return kb.TaskBank.from_arrays(names[states], moves, tasks, rewards, episodes=np.arange(len(tasks)) // 6)
+
+
+@pytest.mark.parametrize(
+    ("bank", "choices"),
+    [
+        (shifted_normals(tasks=11, episodes=30, steps=10, q=2), {}),  # so many rows that the median rule samples them
+        (shifted_normals(tasks=12, episodes=1, steps=60), {}),
+        (places_and_moves(), {"features": None}),
+    ],
+    ids=["numbers", "single episodes", "labels"],
+)
+def test_the_order_of_tasks_and_the_names_of_things_do_not_matter(bank, choices):
+    found = [model_of(**choices).fit(one, seed=3).fitted.choices.for_rows(20) for one in (bank, rearranged(bank, 5))]
+    first, second = ([*c.bandwidths.h, c.bandwidths.h_reward, c.power, c.loto.mean] for c in found)
+    np.testing.assert_allclose(second, first, rtol=1e-9)  # sums over tasks round differently, by 1e-15 or so
+    coverages = [choice.loto.calibration.coverage for choice in found]
+    np.testing.assert_array_equal(coverages[1], coverages[0])
+
+
+def test_a_smaller_part_of_the_other_tasks_does_not_depend_on_their_order():
+    """Two tasks of one reward are told apart by their rows."""
+    bank = shifted_normals(tasks=9)
+    bank = kb.TaskBank(bank.demonstrations, bank.tasks, bank.rewards[[0, 1, 2, 3, 4, 4, 6, 7, 8]])
+    order = np.random.default_rng(1).permutation(9)
+    kept = []
+    for one in (bank, bank.select(order)):
+        fitted = model_of().fit(one).fitted
+        whole = HeldOutTasks.of(fitted.ckde, fitted.choices.plays, np.arange(9), 20, 1, np.zeros((1, 1)))
+        kept.append(whole.thinned(4, seed=2).kept)
+    np.testing.assert_array_equal(kept[1], kept[0][np.ix_(order, order)])
+    assert len(np.unique(kept[0], axis=0)) > 5  # each task has a part of its own
+
+
 def test_an_objective_replaces_the_score():
     """An objective that likes sharp posteriors gets the sharpest candidate there is."""
 
@@ -187,8 +246,8 @@ def test_an_objective_replaces_the_score():
 
     settings = kb.LotoSettings(QUICK.h_factors, QUICK.h_reward_factors, QUICK.powers, objective=sharp)
     found = model_of(bandwidth=settings).fit(shifted_normals()).fitted.choices.for_rows(20)
-    assert found.power == 1.0
-    assert found.bandwidths.h_reward == found.loto.h_reward_candidates.min()
+    assert found.power == pytest.approx(1.0, rel=1e-3)  # nearly all of the weight is on one candidate
+    assert found.bandwidths.h_reward == pytest.approx(found.loto.h_reward_candidates.min(), rel=1e-3)
 
 
 def test_an_expert_longer_than_any_training_task_gets_a_lower_power_and_a_note():
@@ -218,7 +277,7 @@ def test_notes_of_an_objective_do_not_compare_it_with_the_score_of_the_prior():
     ("h_reward_factors", "powers", "edges"),
     [
         ((0.3,), (0.001, 0.002, 1.0), None),  # the largest power is 1 by nature: no edge
-        ((0.3,), (1e-6, 2e-6), "the power"),
+        ((0.3,), (1e-6, 2e-6), "power"),
         ((0.3, 16.0, 0.02), (0.3,), None),
         ((16.0, 8.0, 12.0), (0.3,), "h_reward"),
     ],
@@ -227,7 +286,7 @@ def test_the_edge_of_the_search_is_where_its_values_end_in_whatever_order_they_s
     settings = kb.LotoSettings((0.25,), h_reward_factors, powers)
     notes = model_of(bandwidth=settings).fit(shifted_normals()).fitted.choices.for_rows(20).bandwidths.notes
     found = [note for note in notes if "edge of the search" in note]
-    assert found == ([] if edges is None else [f"loto: {edges} ended at the edge of the search"])
+    assert found == ([] if edges is None else [f"loto: the best {edges} is at the edge of the search"])
 
 
 def test_tasks_with_fewer_rows_than_others_are_counted():

@@ -7,8 +7,11 @@ rows, and the other tasks are the bank. A candidate (h, h', eta) is scored by wh
 
 0 for a posterior that says no more than the prior. One badly wrong posterior is -1,000 or worse, and would choose for
 all; the choice is therefore made by the bounded score log((1 - e) exp(score) + e), e = 0.001, which is the score of the
-posterior mixed with a little prior. With few tasks the highest mean of many candidates is partly luck: the candidate
-with the highest mean *minus two standard errors* is taken: what it is worth at least. Both scores are reported.
+posterior mixed with a little prior. With few tasks the highest mean of many candidates is partly luck: candidates are
+compared by their mean *minus two standard errors*: what they are worth at least. Both scores are reported.
+
+Many candidates are nearly as good as the best one, and which of them is best depends on the rows that happen to play.
+The choice is therefore their geometric mean, with weights that fall by a factor e for each quarter of a standard error.
 
 Rows of one episode are not independent, and the CKDE is an approximation; eta <= 1 pays for both. The choice speaks
 for test tasks that are exchangeable with the training tasks, and for n rows. It never sees a test task.
@@ -45,12 +48,15 @@ POWERS = 2.0 ** -np.arange(0.0, 9.5, 0.75)
 POINTS = {1: 512, 2: 1600, 3: 2197}  # that stand for the prior, by the number of parameters
 POINTS_BEYOND = 4096
 PLAYS_AT_ONCE = 10  # by a worker of a cluster
-PLAYS = 40  # in all: each of K tasks plays up to PLAYS / K times
-LARGEST_WORK = 4e10  # kernel-mixture terms of the whole search: with more rows, fewer points stand for the prior
+PLAYS = 80  # in all: each of K tasks plays up to PLAYS / K times
+PLAYS_WITH_OBJECTIVE = 40  # an objective is a Python function, called for each play and candidate
+NEAR = 0.25  # standard errors of the best candidate's mean, below it by which a candidate counts e times less
+LARGEST_WORK = 8e10  # kernel-mixture terms of the whole search: with more rows, fewer points stand for the prior
 FEWEST_POINTS = 512
 FEWEST_EFFECTIVE = 20.0  # points behind a posterior, below which its normalising constant is not known well enough
 
 Candidate = tuple[int, int, int]  # places of h, h' and the power among the candidates
+Factors = tuple[float, float, float]  # of the first h and h', and the power
 Objective = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
 
 
@@ -58,9 +64,10 @@ Objective = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
 class Loto:
     """The choice and the whole search. Arrays over candidates are (h, h', power).
 
-    means, standard_errors: of the bounded score (or the objective) over tasks; raw_means: of the unbounded score.
-    calibration: of the posteriors of the held-out tasks, each with the candidate that the *other* tasks choose: judging
-    the choice by the tasks that made it would flatter it.
+    mean, standard_error: of the choice's bounded score (or objective) over tasks; raw_mean: of the unbounded score.
+    means, standard_errors, raw_means: the same of each candidate.
+    calibration: of the posteriors of the held-out tasks, each with the candidate next to what the *other* tasks choose:
+    judging the choice by the tasks that made it would flatter it.
     """
 
     h: Float[np.ndarray, " parts"]
@@ -68,13 +75,15 @@ class Loto:
     power: float
     n: int
     tasks: Int[np.ndarray, " t"]
+    mean: float
+    standard_error: float
+    raw_mean: float
     h_candidates: Float[np.ndarray, "a parts"]
     h_reward_candidates: Float[np.ndarray, " b"]
     power_candidates: Float[np.ndarray, " c"]
     means: Float[np.ndarray, "a b c"]
     standard_errors: Float[np.ndarray, "a b c"]
     raw_means: Float[np.ndarray, "a b c"]
-    chosen: Candidate
     calibration: Calibration
     notes: tuple[str, ...] = ()
 
@@ -82,16 +91,6 @@ class Loto:
     def bandwidths(self) -> Bandwidths:
         """The bandwidths with what the user should know of them."""
         return Bandwidths(self.h, self.h_reward, "loto", self.notes)
-
-    @property
-    def mean(self) -> float:
-        """The chosen candidate's mean bounded score."""
-        return float(self.means[self.chosen])
-
-    @property
-    def standard_error(self) -> float:
-        """Of the chosen candidate's mean bounded score."""
-        return float(self.standard_errors[self.chosen])
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -103,7 +102,7 @@ class Loto:
             "tasks": len(self.tasks),
             "mean_score": self.mean,
             "standard_error": self.standard_error,
-            "raw_mean_score": _finite(float(self.raw_means[self.chosen])),
+            "raw_mean_score": _finite(self.raw_mean),
             "candidates": list(self.means.shape),
             "calibration": self.calibration.to_dict(),
             "notes": list(self.notes),
@@ -172,29 +171,33 @@ def leave_one_task_out(
     if others is not None:
         held_out = held_out.thinned(others, seed)
     search = _Search(held_out, start, settings, cluster)
-    chosen, means, errors, raw = search.run(progress)
-    a, b, c = chosen
+    search.run(progress)
+    factors = search.choice(search.by_task)
+    score, raw = search.of_choice(factors)
+    mean, error = (float(part[0]) for part in _mean_and_error(score[None]))
     fewer = int((plays.sizes[held_out.tasks] < played).sum())
-    notes = (
-        _score_note(search, chosen, means, errors, raw, played, fewer),
-        *_power_note(played, n, power),
-        *_warnings(search, chosen, means, errors),
-    )
+    means, errors = _mean_and_error(search.by_task)
     return Loto(
-        h=search.h[a],
-        h_reward=float(search.h_reward[b]),
-        power=float(search.powers[c]) * min(1.0, played / n) if power is None else power,
+        h=search.h_of(factors[0]),
+        h_reward=start.h_reward * factors[1],
+        power=factors[2] * min(1.0, played / n) if power is None else power,
         n=n,
         tasks=held_out.tasks,
+        mean=mean,
+        standard_error=error,
+        raw_mean=float(raw.mean()),
         h_candidates=search.h,
         h_reward_candidates=search.h_reward,
         power_candidates=search.powers,
         means=means,
         standard_errors=errors,
-        raw_means=raw,
-        chosen=chosen,
+        raw_means=search.raw,
         calibration=search.calibration(names),
-        notes=notes,
+        notes=(
+            _score_note(search, mean, error, float(raw.mean()), played, fewer),
+            *_power_note(played, n, power),
+            *_warnings(search, mean, error),
+        ),
     )
 
 
@@ -202,11 +205,11 @@ def _held_out(ckde: CKDE, plays: Plays, prior: Prior, n: int, settings: LotoSett
     """The tasks inside the prior's support, and how many rows they play (a typical task's, if it has fewer than n)."""
     tasks = np.flatnonzero(prior.contains(ckde.task_rewards))
     played = int(min(n, np.median(plays.sizes[tasks])))
-    q, each = ckde.task_rewards.shape[1], max(PLAYS // len(tasks), 1)
-    pairs = len(settings.h_factors) * len(settings.h_reward_factors)
-    work = pairs * len(tasks) * each * played * ckde.n_tasks
+    q, in_all = ckde.task_rewards.shape[1], PLAYS if settings.objective is None else PLAYS_WITH_OBJECTIVE
+    held_out = HeldOutTasks.of(ckde, plays, tasks, played, max(in_all // len(tasks), 1), np.zeros((0, q)))
+    work = len(settings.h_factors) * len(settings.h_reward_factors) * held_out.index.size * ckde.n_tasks
     count = int(np.clip(LARGEST_WORK / work, FEWEST_POINTS, POINTS.get(q, POINTS_BEYOND)))
-    return HeldOutTasks.of(ckde, plays, tasks, played, each, prior_points(prior, count)), played
+    return replace(held_out, points=prior_points(prior, count)), played
 
 
 class _Search:
@@ -215,30 +218,33 @@ class _Search:
     def __init__(
         self, held_out: HeldOutTasks, start: Bandwidths, settings: LotoSettings, cluster: Cluster | None = None
     ) -> None:
-        self.held_out, self.objective, self._cluster = held_out, settings.objective, cluster
-        has_scale = np.array([not isinstance(part.kernel, Categorical) for part in held_out.ckde.kernel.parts])
-        self.h_factors = np.asarray(settings.h_factors, dtype=float) if has_scale.any() else np.ones(1)
-        self.h = np.where(has_scale[None], start.h[None] * self.h_factors[:, None], start.h[None])
-        self.h_reward = start.h_reward * np.asarray(settings.h_reward_factors)
-        self.powers = np.asarray(settings.powers, dtype=float)
+        self.held_out, self.objective, self._start, self._cluster = held_out, settings.objective, start, cluster
+        self._has_scale = np.array([not isinstance(part.kernel, Categorical) for part in held_out.ckde.kernel.parts])
+        factors = settings.h_factors if self._has_scale.any() else (1.0,)
+        given = factors, settings.h_reward_factors, settings.powers
+        self.factors = tuple(np.asarray(values, dtype=float) for values in given)
+        self.h = np.stack([self.h_of(factor) for factor in self.factors[0]])
+        self.h_reward, self.powers = start.h_reward * self.factors[1], self.factors[2]
 
-    def run(self, progress: Progress) -> tuple[Candidate, np.ndarray, np.ndarray, np.ndarray]:
-        """The chosen candidate; means, standard errors and raw means of all (h, h', power)."""
+    def h_of(self, factor: float) -> Float[np.ndarray, " parts"]:
+        """The bandwidths of all parts of the kernel: labels have no scale."""
+        return np.where(self._has_scale, self._start.h * factor, self._start.h)
+
+    def run(self, progress: Progress) -> None:
+        """The scores of all candidates: `by_task (h, h', power, task)`, and the means of the raw ones, `raw`."""
         checkpoint = checkpoint_of(
             "leave one task out", self.held_out, self.h, self.h_reward, self.powers, self.objective
         )
         tables = (checkpoint.held() or {"tables": []})["tables"]
         for logs in self._log_likelihoods(len(tables), progress):
             progress.update("leave one task out", len(tables), len(self.h))
-            tables.append(self._scores(*logs))
+            tables.append(self._scores(*logs, self.powers))
             checkpoint.keep({"tables": tables}, last=len(tables) == len(self.h))
         progress.update("leave one task out", len(self.h), len(self.h))
-        scores, raw, effective = (np.stack(parts) for parts in zip(*tables, strict=True))
+        self.by_task, raw, effective = (np.stack(parts) for parts in zip(*tables, strict=True))
+        self.raw = raw.mean(axis=-1)
         known = effective >= min(FEWEST_EFFECTIVE, len(self.held_out.points) / 10)
         self._known = known if known.any() else np.ones_like(known)
-        self._by_task = scores
-        means, errors = _mean_and_error(scores)
-        return self._best(scores), means, errors, raw.mean(axis=-1)
 
     def _log_likelihoods(self, done: int, progress: Progress) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Of every play with every h', for each h but the first `done`; on a cluster, some plays on each worker."""
@@ -256,21 +262,48 @@ class _Search:
             at_points, at_truths = zip(*found[first : first + len(parts)], strict=True)
             yield np.concatenate(at_points, axis=1), np.concatenate(at_truths, axis=1)
 
-    def _best(self, by_task: Float[np.ndarray, "a b c t"]) -> Candidate:
-        """The candidate that these tasks choose."""
+    def weights(self, by_task: Float[np.ndarray, "a b c t"]) -> Float[np.ndarray, "a b c"]:
+        """What these tasks say of each candidate: 1 of the best one, less of others."""
         means, errors = _mean_and_error(by_task)
         lower = np.where(self._known, means - CAUTION * errors, -np.inf)
-        a, b, c = np.unravel_index(int(np.argmax(lower)), lower.shape)
-        return int(a), int(b), int(c)
+        best = np.unravel_index(int(np.argmax(lower)), lower.shape)
+        with np.errstate(over="ignore"):  # where all tasks agree there are no errors, and only the best ones count
+            return np.exp((lower - lower[best]) / max(NEAR * errors[best], np.finfo(float).tiny))
+
+    def choice(self, by_task: Float[np.ndarray, "a b c t"]) -> Factors:
+        """What these tasks choose: the weighted geometric mean of the candidates."""
+        weights = self.weights(by_task)
+        h, h_reward, power = (
+            _geometric_mean(values, weights.sum(axis=others))
+            for values, others in zip(self.factors, ((1, 2), (0, 2), (0, 1)), strict=True)
+        )
+        return h, h_reward, power
+
+    def nearest(self, factors: Factors) -> Candidate:
+        """The candidate next to a choice."""
+        a, b, c = (
+            int(np.argmin(np.abs(np.log(values / own)))) for values, own in zip(self.factors, factors, strict=True)
+        )
+        return a, b, c
+
+    def of_choice(self, factors: Factors) -> tuple[Float[np.ndarray, " t"], Float[np.ndarray, " t"]]:
+        """The bounded score (or objective) of each task, and the raw one."""
+        kernels = self.held_out.reward_kernels(np.array([self._start.h_reward * factors[1]]))
+        logs = self.held_out.log_likelihoods(self.h_of(factors[0]), kernels)
+        scores, raw, _ = self._scores(*logs, np.array([factors[2]]))
+        return scores[0, 0], raw[0, 0]
 
     def _scores(
-        self, at_points: Float[np.ndarray, "b t p P"], at_truths: Float[np.ndarray, "b t p"]
+        self,
+        at_points: Float[np.ndarray, "b t p P"],
+        at_truths: Float[np.ndarray, "b t p"],
+        powers: Float[np.ndarray, " c"],
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Means over plays of the bounded score (or objective) and the raw one (b, c, t); median effective points."""
-        raw = np.empty((len(at_points), len(self.powers), *at_points.shape[1:3]))
+        raw = np.empty((len(at_points), len(powers), *at_points.shape[1:3]))
         effective = np.empty(raw.shape[:2])
         scores = np.empty_like(raw)
-        for c, power in enumerate(self.powers):
+        for c, power in enumerate(powers):
             evidence, effective_points = log_mean_and_effective(at_points, float(power))
             reached = np.isfinite(evidence) & np.isfinite(at_truths)
             usual = power * at_truths - np.where(np.isfinite(evidence), evidence, 0.0)
@@ -292,7 +325,7 @@ class _Search:
         """Of the held-out tasks' posteriors; one play a task, since plays of a task are dependent."""
         truths, points = self.held_out.truths, self.held_out.points
         logs, own_logs = np.empty((len(truths), len(points))), np.empty(len(truths))
-        chosen = [self._best(np.delete(self._by_task, t, axis=-1)) for t in range(len(truths))]
+        chosen = [self.nearest(self.choice(np.delete(self.by_task, t, axis=-1))) for t in range(len(truths))]
         for a, b, c in set(chosen):
             own = [t for t, candidate in enumerate(chosen) if candidate == (a, b, c)]
             kernels = self.held_out.reward_kernels(self.h_reward[b : b + 1])
@@ -320,17 +353,13 @@ def _mean_and_error(by_task: Float[np.ndarray, "... t"]) -> tuple[np.ndarray, np
     return by_task.mean(axis=-1), by_task.std(axis=-1, ddof=1) / np.sqrt(by_task.shape[-1])
 
 
-def _score_note(
-    search: _Search,
-    chosen: Candidate,
-    means: np.ndarray,
-    errors: np.ndarray,
-    raw: np.ndarray,
-    played: int,
-    fewer: int,
-) -> str:
-    found = f"{means[chosen]:.2f} +- {errors[chosen]:.2f}"
-    score = f"mean score {found} (the prior has 0), unbounded {raw[chosen]:.2f}"
+def _geometric_mean(values: Float[np.ndarray, " c"], weights: Float[np.ndarray, " c"]) -> float:
+    return float(values[0] * np.exp(np.average(np.log(values / values[0]), weights=weights)))
+
+
+def _score_note(search: _Search, mean: float, error: float, raw: float, played: int, fewer: int) -> str:
+    found = f"{mean:.2f} +- {error:.2f}"
+    score = f"mean score {found} (the prior has 0), unbounded {raw:.2f}"
     rows = f"{played} rows ({fewer} with fewer show all of theirs)" if fewer else f"{played} rows"
     return (
         f"loto: chosen by leaving out each of {len(search.held_out.tasks)} tasks, which shows {rows}; "
@@ -351,20 +380,19 @@ def _power_note(played: int, n: int, asked: float | None) -> tuple[str, ...]:
     return (f"loto: {few}: checked with {played}, and {consequence}",)
 
 
-def _warnings(search: _Search, chosen: Candidate, means: np.ndarray, errors: np.ndarray) -> Iterator[str]:
-    if search.objective is None and means[chosen] < CAUTION * errors[chosen]:
-        yield "loto: no candidate is clearly better than the prior: this bank says little about held-out tasks"
-    a, b, c = chosen
+def _warnings(search: _Search, mean: float, error: float) -> Iterator[str]:
+    if search.objective is None and mean < CAUTION * error:
+        yield "loto: not clearly better than the prior: this bank says little about held-out tasks"
+    weights = search.weights(search.by_task)
+    best = np.unravel_index(int(np.argmax(weights)), weights.shape)
     edges = [
         name
-        for name, values, place in (("h", search.h_factors, a), ("h_reward", search.h_reward, b))
-        if values[place] in (values.min(), values.max()) and len(values) > 1
+        for name, values, place in zip(("h", "h_reward", "power"), search.factors, best, strict=True)
+        if len(values) > 1 and values[place] in (values.min(), values.max())
+        if not (name == "power" and values[place] == values.max() == 1)  # the largest that makes sense
     ]
-    power = search.powers[c]
-    if len(search.powers) > 1 and (power == search.powers.min() or 1 != power == search.powers.max()):
-        edges.append("the power")
     if edges:
-        yield f"loto: {' and '.join(edges)} ended at the edge of the search"
+        yield f"loto: the best {' and '.join(edges)} {'is' if len(edges) == 1 else 'are'} at the edge of the search"
 
 
 def _finite(value: float) -> float | None:
