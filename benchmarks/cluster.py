@@ -18,10 +18,9 @@ import polars as pl
 
 import kdbirl as kb
 from benchmarks.measuring import Spread, seconds_of
-from kdbirl.cluster import Cluster, local_client
-from kdbirl.demos.streamed_bank import StreamedBank
-from kdbirl.likelihood.cluster_rows import ClusterRows
-from kdbirl.likelihood.streamed_rows import StreamedRows
+from kdbirl.data.cluster import Cluster, local_client
+from kdbirl.data.large import StreamedBank
+from kdbirl.likelihood.large_sums import ClusterRows, StreamedRows
 
 ROWS, TASKS, FEATURES, EXPERT = 36 * 2**20, 100, 3, 500
 SIZES, WORKERS = (10**8, 10**9, 10**10), (1, 10, 100)

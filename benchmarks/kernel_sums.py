@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks.measuring import Spread, interleaved, rates, seconds_of
 from benchmarks.problem import Problem, make_problem
-from kdbirl.threads import on_all_cores
+from kdbirl._jax import on_all_cores
 
 CDIST_BLOCK, RBF_BLOCK = 1000, 5000  # training rows at once; each the best of 250, 1000 and 5000 here
 SLOW_SHARE = 10
@@ -36,8 +36,8 @@ Table = Callable[[Problem], np.ndarray]
 
 def by_kdbirl(problem: Problem) -> np.ndarray:
     """kdbirl's own, from arrays to the table: copies and logarithms included."""
-    from kdbirl.likelihood.kernel_sums import task_log_sums
     from kdbirl.likelihood.kernels import as_kernel, on_columns
+    from kdbirl.likelihood.sums import task_log_sums
 
     names = [f"x{i}" for i in range(problem.features.shape[1])]
     kernel = on_columns(as_kernel("gaussian"), names, {})
@@ -165,7 +165,7 @@ def _bare_loop(shape: tuple[int, int], products: int, steps: int) -> Callable[[]
                 exponent = exponent * factor + block
             return 1.0 + 1e-300 * jnp.exp(exponent).sum(axis=0).sum(), None
 
-        from kdbirl.likelihood.kernel_sums import WIDE
+        from kdbirl.likelihood.sums import WIDE
 
         loop = lambda: jax.lax.scan(step, jnp.ones((), dtype=float), None, length=steps)[0]  # noqa: E731
         _LOOPS[shape, products, steps] = jax.jit(loop, compiler_options=WIDE)

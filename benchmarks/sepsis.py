@@ -18,8 +18,8 @@ import numpy as np
 
 import kdbirl as kb
 from benchmarks.measuring import interleaved, rates
-from kdbirl.envs.gym_sepsis import FILES
 from kdbirl.errors import KDBIRLWarning
+from kdbirl.worlds.sepsis.gym_sepsis import FILES
 
 PATIENTS, STEPS = 4096, 180
 GYM_PATIENTS, GYM_STEPS = 1024, 18

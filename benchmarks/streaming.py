@@ -118,7 +118,7 @@ def _in_memory(directory: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _table(held: tuple[np.ndarray, np.ndarray], expert: np.ndarray, kernel: Any) -> np.ndarray:
-    from kdbirl.likelihood.kernel_sums import task_log_sums
+    from kdbirl.likelihood.sums import task_log_sums
 
     rows, tasks = held
     return task_log_sums(expert, rows, np.ones(len(rows)), tasks, TASKS, kernel, np.array([H]))
@@ -160,7 +160,7 @@ def _decoded(directory: Path) -> None:
     """Every row group by PyArrow into memory, one thread a core, and nothing else."""
     import pyarrow.parquet as pq
 
-    from kdbirl.threads import on_all_cores
+    from kdbirl._jax import on_all_cores
 
     files = sorted(directory.glob("*.parquet"))
     groups = [(path, group) for path in files for group in range(pq.ParquetFile(path).metadata.num_row_groups)]

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 from matplotlib import image
 from matplotlib.figure import Figure
+from paper.claims import Interval
+from paper.ledger import FILE, VARIANTS, Claim, read_ledger
+from paper.patient_worlds import SETTINGS
 
-from kdbirl.experiments.ledger import FILE, VARIANTS, Claim, read_ledger
-from kdbirl.experiments.patient_settings import SETTINGS
-from kdbirl.experiments.statistics import Interval
-from kdbirl.files import whole_or_not_at_all, write_text
+from kdbirl.archive import whole_or_not_at_all, write_text
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 FIGURES = ("fig1", "fig2", "fig3", "fig4", "fig5", "contraction", "timing", "limits")

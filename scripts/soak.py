@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import kdbirl as kb
-from kdbirl.compiled_programs import memory_maps
+from kdbirl._jax import memory_maps
 
 
 def fit(number: int) -> None:

@@ -16,7 +16,7 @@ import hypothesis
 import jax
 import pytest
 
-from kdbirl.compiled_programs import forget_if_many
+from kdbirl._jax import forget_if_many
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import kdbirl as kb
-from kdbirl import checkpoints as module
-from kdbirl.checkpoints import checkpoint_of, keep_checkpoints
+from kdbirl import store as module
 from kdbirl.errors import KDBIRLWarning
 from kdbirl.progress import Silent
+from kdbirl.store import checkpoint_of, keep_checkpoints
 from kdbirl.training import AVERAGED, STEEPEST, Learner, Schedule, train
 
 

@@ -12,7 +12,7 @@ import typer
 
 import kdbirl
 from kdbirl import cli, installation
-from kdbirl.cli import compilation_cache
+from kdbirl.cli import terminal as compilation_cache
 from kdbirl.errors import ConvergenceWarning, InputError
 
 

@@ -14,21 +14,19 @@ import pytest
 
 import kdbirl as kb
 from kdbirl import cli
-from kdbirl.cluster import Cluster, connected, local_client
-from kdbirl.demos.bank_pass import summarise
-from kdbirl.demos.bank_summary import BankSummary
-from kdbirl.demos.dask_rows import DaskRows
-from kdbirl.demos.stream_reader import stream_task_bank
+from kdbirl._jax import cores
+from kdbirl.data.cluster import Cluster, DaskRows, connected, local_client
+from kdbirl.data.large_pass import summarise
+from kdbirl.data.large_reader import stream_task_bank
+from kdbirl.data.large_summary import BankSummary
 from kdbirl.errors import InputError, KDBIRLWarning
+from kdbirl.evaluation.cells import CellStore
+from kdbirl.evaluation.comparison import Comparison
 from kdbirl.evaluation.contenders import Budget
-from kdbirl.experiments.cell_store import CellStore
-from kdbirl.experiments.comparison import Comparison
-from kdbirl.likelihood import cluster_rows
-from kdbirl.likelihood.cluster_rows import ClusterRows
-from kdbirl.likelihood.kernel_sums import task_log_sums
+from kdbirl.likelihood import large_sums as cluster_rows
 from kdbirl.likelihood.kernels import as_kernel, on_columns
-from kdbirl.likelihood.streamed_rows import StreamedRows
-from kdbirl.threads import cores
+from kdbirl.likelihood.large_sums import ClusterRows, StreamedRows
+from kdbirl.likelihood.sums import task_log_sums
 
 from .likelihood import direct_sum
 from .methods.banks import continuous
@@ -64,7 +62,7 @@ def streamed(parquet: Path, source=None) -> kb.StreamedBank:
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch):
-    monkeypatch.setattr("kdbirl.demos.row_source.PIECE_ROWS", 100)
+    monkeypatch.setattr("kdbirl.data.large_rows.PIECE_ROWS", 100)
 
 
 MODEL = {"prior": kb.Uniform(0, 1), "bandwidth": (0.5, 0.4), "sampler": kb.Grid(draws=50, chains=2)}
@@ -204,7 +202,7 @@ def test_a_killed_worker_changes_nothing(client, parquet):
 
 
 def test_a_bank_in_memory_and_loto_over_tasks(client, monkeypatch):
-    monkeypatch.setattr("kdbirl.likelihood.cluster_rows.PIECE_BYTES", 2000)
+    monkeypatch.setattr("kdbirl.likelihood.large_sums.PIECE_BYTES", 2000)
     bank, rows = continuous(tasks=8, rows=20)
     settings = kb.LotoSettings(h_factors=(0.25, 0.5), h_reward_factors=(0.5, 1.0), powers=(1.0, 0.25))
     choices = {"prior": kb.Uniform(-1, 1), "features": kb.Identity(), "bandwidth": settings}
@@ -301,7 +299,7 @@ def test_uneven_partitions_against_a_direct_sum(client, on_disk, monkeypatch, co
     bank = stream_task_bank(lazy, rewards=vectors, **columns)
     together = kb.read_task_bank(whole, rewards=vectors, **columns)
     if not counted:
-        monkeypatch.setattr("kdbirl.demos.piece_summary.DISTINCT_KEPT", 5)
+        monkeypatch.setattr("kdbirl.data.large_pieces.DISTINCT_KEPT", 5)
         summarise(bank, 0)
     features = kb.Columns(["x", "y"]) + kb.OneHotActions()
     there = kb.KDBIRL(**MODEL, features=features, kernel="gaussian").fit(bank, client=client)
@@ -328,7 +326,7 @@ def test_uneven_partitions_against_a_direct_sum(client, on_disk, monkeypatch, co
 def test_a_column_of_text_in_some_partitions_only_is_refused(monkeypatch, distinct_kept):
     """It was read as labels while distinct rows were few, and else a TypeError of Python's own."""
     frames, dask = pytest.importorskip("dask.dataframe"), pytest.importorskip("dask")
-    monkeypatch.setattr("kdbirl.demos.piece_summary.DISTINCT_KEPT", distinct_kept)
+    monkeypatch.setattr("kdbirl.data.large_pieces.DISTINCT_KEPT", distinct_kept)
     _, parts = uneven_partitions()
     parts = [part.assign(action=part["y"].astype(str if len(part) == 88 else int)) for part in parts]
     lazy = frames.from_delayed([dask.delayed(part) for part in parts], meta=parts[1][:0], verify_meta=False)
@@ -363,7 +361,7 @@ def test_an_error_of_a_worker_is_the_users_sentence(client, parquet, tmp_path):
 
 
 def test_what_is_no_cluster_is_refused(monkeypatch):
-    monkeypatch.setattr("kdbirl.cluster.CONNECT_SECONDS", 1)
+    monkeypatch.setattr("kdbirl.data.cluster.CONNECT_SECONDS", 1)
     bank, _ = continuous()
     with pytest.raises(InputError, match=r"expected a distributed\.Client, not str"):
         kb.KDBIRL(prior=kb.Uniform(-1, 1)).fit(bank, client="tcp://127.0.0.1:1")

@@ -10,10 +10,9 @@ import distributed  # noqa: F401  its settings must be there before any is chang
 import numpy as np
 import pytest
 
-from kdbirl.cluster import Cluster, local_client
-from kdbirl.demos.bank_pass import summarise
-from kdbirl.likelihood.cluster_rows import ClusterRows
-from kdbirl.likelihood.streamed_rows import StreamedRows
+from kdbirl.data.cluster import Cluster, local_client
+from kdbirl.data.large_pass import summarise
+from kdbirl.likelihood.large_sums import ClusterRows, StreamedRows
 
 from .methods.streamed import expert, table, written
 from .test_cluster import Slow, fitted, streamed
@@ -51,7 +50,7 @@ class Reaper:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_workers_that_die_at_random_change_nothing(tmp_path, monkeypatch, seed):
-    monkeypatch.setattr("kdbirl.demos.row_source.PIECE_ROWS", 20)
+    monkeypatch.setattr("kdbirl.data.large_rows.PIECE_ROWS", 20)
     bank = streamed(written(tmp_path, table(1200), files=6, row_group=20))
     assert bank.source.n_pieces >= PIECES
     model = fitted(bank)

@@ -10,7 +10,7 @@ import kdbirl as kb
 SOURCE = Path(kb.__file__).parents[1]
 COUNT = """
 import numpy as np
-from kdbirl.demos.count_loops import tally
+from kdbirl.data.large_loops import tally
 counts = np.zeros(3, dtype=np.int64)
 print(tally(counts, np.array([1, 1, 2]), 1), counts)
 """
@@ -37,7 +37,7 @@ def test_a_damaged_cache_is_made_anew(tmp_path):
 def test_a_cache_that_cannot_be_written_is_done_without():
     from numba import njit
 
-    from kdbirl.compiled import _Forgiving, compiled
+    from kdbirl._jax import _Forgiving, compiled
 
     def twice(x):
         return 2 * x

@@ -4,9 +4,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from kdbirl import compiled_programs
-from kdbirl.compiled_programs import forget_if_many, memory_maps, most_memory_maps
-from kdbirl.precision import float64
+from kdbirl import _jax as compiled_programs
+from kdbirl._jax import float64, forget_if_many, memory_maps, most_memory_maps
 
 
 def traced(runs: int = 1) -> int:

@@ -20,13 +20,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import kdbirl as kb
-from kdbirl import cli, limits
-from kdbirl.cli.saying import printable
-from kdbirl.csv_cells import guarded, guarded_frame, unguarded
-from kdbirl.envs.world_file import read_world
+from kdbirl import cli
+from kdbirl import errors as limits
+from kdbirl.archive import read_arrays, read_hdf5, read_json
+from kdbirl.cli.terminal import printable
+from kdbirl.data.csv_text import guarded, guarded_frame, unguarded
 from kdbirl.errors import FileProblem, InputError, did_you_mean
-from kdbirl.hdf5 import read_hdf5
-from kdbirl.reading import read_arrays, read_json
+from kdbirl.worlds.named import read_world
 
 GIBIBYTE = 2**30
 STATE = {"state": ["x", "y"], "action": "action"}
@@ -188,7 +188,7 @@ def test_a_posterior_that_claims_a_huge_likelihood(tmp_path):
 
 
 def test_posteriors_of_many_tasks_that_are_none(tmp_path, small):
-    from kdbirl.methods.posteriors_file import StoredPosteriors
+    from kdbirl.methods.posteriors import StoredPosteriors
 
     path = tmp_path / "posteriors.nc"
     path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
@@ -406,7 +406,7 @@ def _world(folder: Path) -> Path:
 
 
 def _manifest(folder: Path) -> Path:
-    from kdbirl.report.run_directory import write_run
+    from kdbirl.report.run import write_run
 
     from .fuzz.seeds import bank, posterior
 
@@ -425,7 +425,7 @@ def _use_manifest(path: Path) -> None:
 
 
 def _comparison(folder: Path) -> Path:
-    from kdbirl.experiments.comparison_directory import ComparisonDirectory
+    from kdbirl.report.directories import ComparisonDirectory
 
     ComparisonDirectory(folder / "c", "gridworld:2").cells.get({"a": 1}, lambda: {"path": "x", "rows": ["y"]})
     (folder / "c" / "manifest.json").write_text(json.dumps({"configuration": {"env": "gridworld:2", "out": "c"}}))
@@ -433,7 +433,7 @@ def _comparison(folder: Path) -> Path:
 
 
 def _use_comparison(path: Path) -> None:
-    from kdbirl.experiments.comparison_directory import ComparisonDirectory
+    from kdbirl.report.directories import ComparisonDirectory
 
     ComparisonDirectory(path.parent, "gridworld:2").cells.get({"a": 1}, dict)
 
@@ -527,7 +527,7 @@ def test_no_text_in_an_archive_is_a_place_an_address_or_a_module(tmp_path, monke
 
 def test_a_link_in_a_directory_is_no_place_to_write(tmp_path, capfd):
     """Archives of directories hold links, too: none leads the files that we write out of the directory."""
-    from kdbirl.unfinished import resumable, sole_user
+    from kdbirl.store import resumable, sole_user
 
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -554,7 +554,7 @@ def test_a_link_in_a_directory_is_no_place_to_write(tmp_path, capfd):
 
 def test_posteriors_of_many_tasks_are_read_from_their_own_file_alone(tmp_path):
     """The file is opened by h5py itself, which follows links: to a pipe, for ever."""
-    from kdbirl.methods.posteriors_file import StoredPosteriors
+    from kdbirl.methods.posteriors import StoredPosteriors
 
     with h5(tmp_path / "p.nc") as file:
         file.attrs["kdbirl_many_format"] = 1
@@ -602,7 +602,7 @@ def test_labels_like_formulas_come_back_and_run_nowhere(tmp_path, suffix):
 
 def test_names_are_never_file_names(tmp_path):
     """Task and parameter names that are paths make no file: the same files as with any other names."""
-    from kdbirl.report.run_directory import FILES, write_run
+    from kdbirl.report.run import FILES, write_run
 
     from .fuzz.seeds import bank, posterior
 
@@ -665,8 +665,8 @@ def test_a_model_file_whose_numbers_cannot_be_computed_with(tmp_path):
 
 def test_a_suggestion_without_spread_divides_by_nothing():
     """A find: a prior without spread along the new direction made `suggest_task` divide by zero."""
-    from kdbirl.diagnosis.next_task import suggest_task
     from kdbirl.likelihood.distances import DISTANCES
+    from kdbirl.trust.next_task import suggest_task
 
     rewards = np.array([[0.0, 0.5], [1.0, 0.5]])
     draws = np.full((20, 2), 0.5)

@@ -129,7 +129,7 @@ def test_an_import_the_wrong_way_is_found(tmp_path, monkeypatch):
     bad = tmp_path / "kdbirl" / "features" / "bad.py"
     bad.parent.mkdir(parents=True)
     bad.write_text(
-        "from kdbirl.demos.data import TaskBank\nfrom kdbirl import errors\n"
+        "from kdbirl.data.demonstrations import TaskBank\nfrom kdbirl import errors\n"
         "def f():\n    from kdbirl.posterior import result\n    from kdbirl import KDBIRL\n"
     )
     assert wrong_way(imports_of(bad)) == [

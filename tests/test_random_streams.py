@@ -18,12 +18,12 @@ import pytest
 from scipy import stats
 
 import kdbirl as kb
-from kdbirl.envs.simulator import TabularSimulator
 from kdbirl.evaluation.paired_rollouts import collected_features
-from kdbirl.planners.deep_q import DeepQ
-from kdbirl.planners.q_episodes import Setup, look_around, starts_of
-from kdbirl.planners.recorded_episodes import simulated_steps
 from kdbirl.random_streams import stream, stream_key
+from kdbirl.worlds.sepsis.deep_q import DeepQ
+from kdbirl.worlds.sepsis.q_episodes import Setup, look_around, starts_of
+from kdbirl.worlds.simulated_rollouts import simulated_steps
+from kdbirl.worlds.simulator import TabularSimulator
 
 from .envs.cartpole import CartPole
 

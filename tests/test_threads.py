@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from kdbirl import threads
-from kdbirl.threads import cores, on_all_cores, one_core
+from kdbirl import _jax as threads
+from kdbirl._jax import cores, on_all_cores, one_core
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,7 @@ from typing import Literal
 from packaging.requirements import Requirement
 
 from kdbirl import __version__
-from kdbirl.precision import float64
-from kdbirl.threads import cores
+from kdbirl._jax import cores, float64
 
 Status = Literal["ok", "note", "problem"]
 _EXTRAS_FOR_DEVELOPERS = {"all", "bench", "dev", "docs", "test"}

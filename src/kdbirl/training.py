@@ -20,8 +20,8 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from kdbirl.checkpoints import checkpoint_of
 from kdbirl.progress import BLOCK, Course, Progress
+from kdbirl.store import checkpoint_of
 
 STEEPEST = 5.0  # to which gradients may be cut: one odd batch may not undo the learning
 AVERAGED = 0.99  # for a running average over the last hundred steps or so, which is steadier than what is learning

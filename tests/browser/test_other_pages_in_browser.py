@@ -4,10 +4,10 @@ import json
 
 import matplotlib.pyplot as plt
 import pytest
+from paper.directory import write_page
+from paper.ledger import Claim, update_ledger
 
 from kdbirl.evaluation.comparison_table import SHOWN
-from kdbirl.experiments.ledger import Claim, update_ledger
-from kdbirl.experiments.page import write_page
 from kdbirl.report.comparison_page import comparison_page
 
 from .pages import HOSTILE

@@ -9,8 +9,7 @@ import pytest
 
 import kdbirl as kb
 from kdbirl import cli
-from kdbirl.envs.named import named_world
-from kdbirl.envs.world_file import read_world
+from kdbirl.worlds.named import named_world, read_world
 
 FILES = ["expert.csv", "rewards.csv", "training.parquet", "world.json"]
 PLAIN = {"--env": "gridworld:2", "--true-reward": "0,0,0,1", "--one-per-state": True, "--out": "grid"}
@@ -233,7 +232,7 @@ def test_a_disk_that_fails_leaves_nothing_behind(folder, monkeypatch, capsys):
     def full(*arguments, **options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("kdbirl.files.os.fsync", full)
+    monkeypatch.setattr("kdbirl.archive.os.fsync", full)
     assert cli.run(words()) == 2
     assert "No space left on device" in capsys.readouterr().err
     assert list(folder.iterdir()) == []

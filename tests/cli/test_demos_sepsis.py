@@ -5,10 +5,9 @@ import pytest
 
 import kdbirl as kb
 from kdbirl import cli
-from kdbirl.envs.named import named_world
-from kdbirl.envs.sepsis_covariates import COVARIATES
-from kdbirl.envs.world_file import read_world
 from kdbirl.errors import InputError
+from kdbirl.worlds.named import named_world, read_world
+from kdbirl.worlds.sepsis.covariates import COVARIATES
 
 from ..planners.untrained import untrained
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kdbirl import cli
-from kdbirl.files import write_text
+from kdbirl.archive import write_text
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ import pytest
 
 import kdbirl as kb
 from kdbirl import cli
-from kdbirl.envs.named import named_world
-from kdbirl.envs.sepsis_covariates import COVARIATES
-from kdbirl.planners import deep_q
+from kdbirl.worlds.named import named_world
+from kdbirl.worlds.sepsis import deep_q
+from kdbirl.worlds.sepsis.covariates import COVARIATES
 
 from ..planners.untrained import untrained
 

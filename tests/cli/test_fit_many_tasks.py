@@ -10,7 +10,7 @@ import pytest
 import kdbirl as kb
 from kdbirl import cli
 from kdbirl.report.studio.server import NotThere, Studio
-from kdbirl.report.tasks_directory import file_name
+from kdbirl.report.tasks import file_name
 from kdbirl.report.terminal import _counted, tasks_text
 
 

@@ -14,7 +14,7 @@ import pytest
 import kdbirl as kb
 from kdbirl import cli
 from kdbirl.errors import FileProblem, Interrupted
-from kdbirl.unfinished import resumable, sole_user
+from kdbirl.store import resumable, sole_user
 
 from .test_fit import everything, folder, words  # noqa: F401  (`folder` is a fixture)
 

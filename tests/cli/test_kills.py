@@ -23,7 +23,7 @@ import polars as pl
 import pytest
 
 import kdbirl as kb
-from kdbirl.report.run_manifest import require_intact
+from kdbirl.report.run_files import require_intact
 
 from . import tables
 from .test_fit import words

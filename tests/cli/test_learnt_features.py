@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 import kdbirl as kb
 from kdbirl.cli import app
-from kdbirl.envs.sepsis_covariates import COVARIATES
+from kdbirl.worlds.sepsis.covariates import COVARIATES
 
 
 def play(reward, rows, rng):

@@ -9,14 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from paper import fig3
+from paper import theory as contraction
+from paper.__main__ import EXPERIMENTS
+from paper.grid_settings import FIG1
+from paper.ledger import Claim, read_ledger, update_ledger
+from paper.timing import NOT_IN_QUICK
 
 from kdbirl import cli
-from kdbirl.envs import icu_sepsis
-from kdbirl.experiments import contraction, fig3
-from kdbirl.experiments.grid_settings import FIG1
-from kdbirl.experiments.ledger import Claim, read_ledger, update_ledger
-from kdbirl.experiments.named import EXPERIMENTS
-from kdbirl.experiments.timing_claims import NOT_IN_QUICK
+from kdbirl.worlds import icu_sepsis
 
 from ..experiments.claims_of_the_paper import EXPECTED
 

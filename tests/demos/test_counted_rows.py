@@ -8,10 +8,15 @@ import polars as pl
 import pytest
 
 import kdbirl as kb
-from kdbirl.demos import bank_pass, counted_rows, piece_reading, piece_summary, row_sampling, row_source
-from kdbirl.demos.bank_summary import BankSummary
-from kdbirl.demos.piece_reading import merged, summarise_piece
-from kdbirl.demos.row_source import ParquetRows
+from kdbirl.data import large_pass as bank_pass
+from kdbirl.data import large_pass as counted_rows
+from kdbirl.data import large_pass as piece_reading
+from kdbirl.data import large_pieces as piece_summary
+from kdbirl.data import large_rows as row_source
+from kdbirl.data import large_samples as row_sampling
+from kdbirl.data.large_pass import merged, summarise_piece
+from kdbirl.data.large_rows import ParquetRows
+from kdbirl.data.large_summary import BankSummary
 from kdbirl.errors import InputError
 
 REWARDS = {"4": [0.0], "5": [1.0], "9": [2.0]}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdbirl.demos.data import Demonstrations, TaskBank, concatenate
+from kdbirl.data.demonstrations import Demonstrations, TaskBank, concatenate
 from kdbirl.errors import InputError
 
 

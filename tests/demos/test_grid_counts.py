@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from kdbirl.demos import grid_counts
-from kdbirl.demos.grid_counts import CHUNK, MOST_CELLS, WEIGHT, GridTally
+from kdbirl.data import large_counts as grid_counts
+from kdbirl.data.large_counts import CHUNK, MOST_CELLS, WEIGHT, GridTally
 
 NAMES = ("task", "state", "action")
 KINDS = {

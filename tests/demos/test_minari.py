@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 from minari.data_collector.episode_buffer import EpisodeBuffer
 
-from kdbirl.demos.data import Demonstrations, TaskBank
-from kdbirl.demos.minari import read_minari
+from kdbirl.data.demonstrations import Demonstrations, TaskBank
+from kdbirl.data.minari import read_minari
 from kdbirl.errors import FileProblem, InputError, MissingDependency
 
 BOX = gym.spaces.Box(-10, 10, (2,), dtype=np.float32)

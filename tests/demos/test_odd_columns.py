@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kdbirl as kb
-from kdbirl.demos.odd_columns import odd_columns
+from kdbirl.methods.fitted import odd_columns
 
 RNG = np.random.default_rng(0)
 PLAIN = RNG.normal(size=500)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kdbirl.demos.data import Demonstrations, TaskBank
-from kdbirl.demos.readers import read_demonstrations, read_task_bank, step_order
+from kdbirl.data.demonstrations import Demonstrations, TaskBank
+from kdbirl.data.readers import read_demonstrations, read_task_bank, step_order
 from kdbirl.errors import FileProblem, InputError, KDBIRLWarning
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89"

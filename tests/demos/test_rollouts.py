@@ -87,7 +87,7 @@ def test_policies_of_every_kind_act_in_simulators():
     assert by_jax.n_rows == 160
     assert by_jax.truncated.sum() == 4
     grid = kb.Gridworld(2, start=0, horizon=3, discount=1)
-    from kdbirl.envs.simulator import TabularSimulator
+    from kdbirl.worlds.simulator import TabularSimulator
 
     plan = kb.plan(grid, [0.6, 0, 0, 1.0])  # a table for each step
     demos = kb.rollout(TabularSimulator(grid), plan, episodes=5, horizon=10, seed=0)

@@ -8,13 +8,15 @@ import pytest
 from scipy import stats
 
 import kdbirl as kb
-from kdbirl.demos import piece_summary, row_sampling, row_source, variable_facts
-from kdbirl.demos.bank_pass import summarise
-from kdbirl.demos.bank_summary import BankSummary
-from kdbirl.demos.piece_reading import summarise_piece
-from kdbirl.demos.piece_summary import PieceSummary
-from kdbirl.demos.row_sampling import RUN, keys, some_episodes
-from kdbirl.demos.tables import Part, Table
+from kdbirl.data import large_pieces as piece_summary
+from kdbirl.data import large_pieces as variable_facts
+from kdbirl.data import large_rows as row_source
+from kdbirl.data import large_samples as row_sampling
+from kdbirl.data.large_pass import summarise, summarise_piece
+from kdbirl.data.large_pieces import PieceSummary
+from kdbirl.data.large_samples import RUN, keys, some_episodes
+from kdbirl.data.large_summary import BankSummary
+from kdbirl.data.tables import Part, Table
 from kdbirl.errors import InputError
 
 REWARDS = {"0": [0.0], "1": [1.0], "2": [2.0]}

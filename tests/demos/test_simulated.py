@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import kdbirl as kb
-from kdbirl.envs.simulator import TabularSimulator
 from kdbirl.errors import InputError
-from kdbirl.planners import simulated_episodes
 from kdbirl.random_streams import stream
+from kdbirl.worlds import simulated_rollouts as simulated_episodes
+from kdbirl.worlds.simulator import TabularSimulator
 
 from ..envs.cartpole import CartPole
 from ..planners.untrained import untrained

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kdbirl.demos.data import Demonstrations, TaskBank
-from kdbirl.demos.readers import read_demonstrations, read_task_bank
-from kdbirl.demos.writers import write_demonstrations, write_task_bank
+from kdbirl.data.demonstrations import Demonstrations, TaskBank
+from kdbirl.data.readers import read_demonstrations, read_task_bank
+from kdbirl.data.writers import write_demonstrations, write_task_bank
 from kdbirl.errors import FileProblem, InputError
 
 same_directory = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)

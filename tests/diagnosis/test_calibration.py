@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kdbirl.diagnosis.calibration import calibrate, calibrate_weighted, rank_counts, uniformity
-from kdbirl.diagnosis.weighted_draws import WeightedDraws, binomial_interval, weighted_quantiles
 from kdbirl.errors import InputError
-from kdbirl.report.calibration_plots import plot_calibration
+from kdbirl.report.trust_plots import plot_calibration
+from kdbirl.trust.calibration import calibrate, calibrate_weighted, rank_counts, uniformity
+from kdbirl.trust.weighted_draws import WeightedDraws, binomial_interval, weighted_quantiles
 
 from .conjugate import normal_posteriors
 

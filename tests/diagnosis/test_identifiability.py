@@ -8,13 +8,12 @@ import pytest
 from scipy import stats
 
 import kdbirl as kb
-from kdbirl.diagnosis.identifiability import Identifiability, contraction, identify, principal_contractions
-from kdbirl.diagnosis.scale import scale_and_direction
-from kdbirl.diagnosis.wording import axis_in_words, direction_in_words
 from kdbirl.errors import InputError
 from kdbirl.likelihood.ckde import CKDE
 from kdbirl.likelihood.kernels import as_kernel, on_columns
 from kdbirl.posterior.priors import Prior
+from kdbirl.trust.directions import axis_in_words, direction_in_words, scale_and_direction
+from kdbirl.trust.identifiability import Identifiability, contraction, identify, principal_contractions
 
 # tasks that say nothing about a parameter are what some tests are about; the warning has its own test
 pytestmark = pytest.mark.filterwarnings("ignore::kdbirl.errors.IdentifiabilityWarning")

@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 import kdbirl as kb
-from kdbirl.diagnosis.leave_one_out import compare_leave_one_out, leave_one_out
 from kdbirl.errors import InputError
 from kdbirl.posterior.result import Posterior
+from kdbirl.trust.leave_one_out import compare_leave_one_out, leave_one_out
 
 from .models import bank_of, expert_at, model_of, scattered
 

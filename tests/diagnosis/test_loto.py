@@ -5,12 +5,10 @@ import pytest
 from scipy.special import logsumexp
 
 import kdbirl as kb
-from kdbirl.diagnosis.extrapolation import all_extrapolate, distance_to_hull
-from kdbirl.diagnosis.held_out import HeldOutTasks, log_mean_and_effective
-from kdbirl.diagnosis.loto import bounded
-from kdbirl.diagnosis.plays import Plays
 from kdbirl.errors import CalibrationWarning, InputError
-from kdbirl.posterior.prior_points import prior_points
+from kdbirl.posterior.priors import prior_points
+from kdbirl.trust.held_out import HeldOutTasks, Plays, all_extrapolate, distance_to_hull, log_mean_and_effective
+from kdbirl.trust.loto import bounded
 
 QUICK = kb.LotoSettings(h_factors=(0.25, 1.0), h_reward_factors=(0.25, 0.5, 1.0), powers=(1.0, 0.3, 0.1, 0.03))
 

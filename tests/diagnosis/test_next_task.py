@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import kdbirl as kb
-from kdbirl.diagnosis.identifiability import identify
-from kdbirl.diagnosis.next_task import NextTask, distances, suggest_task
 from kdbirl.likelihood.ckde import CKDE
 from kdbirl.likelihood.distances import euclidean, manhattan
 from kdbirl.likelihood.kernels import RadialKernel, as_kernel, on_columns
 from kdbirl.posterior.priors import Prior
+from kdbirl.trust.identifiability import identify
+from kdbirl.trust.next_task import NextTask, distances, suggest_task
 
 NAMES = ("a", "b", "c")
 

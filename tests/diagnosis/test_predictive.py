@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import kdbirl as kb
-from kdbirl.diagnosis.predictive import Predictive, predict_occupancy, task_probabilities
 from kdbirl.errors import InputError
 from kdbirl.posterior.result import Posterior
-from kdbirl.report.calibration_plots import plot_predictive
+from kdbirl.report.trust_plots import plot_predictive
+from kdbirl.trust.predictive import Predictive, predict_occupancy, task_probabilities
 
 from .models import bank_of, expert_at, model_of, scattered
 

@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 
 import kdbirl as kb
-from kdbirl.diagnosis.calibration import FEWEST_POINTS, Calibration, calibrate, calibrate_weighted
-from kdbirl.diagnosis.identifiability import identify, principal_contractions
-from kdbirl.diagnosis.report_card import HOW_TO, InUse, card
-from kdbirl.diagnosis.sensitivity import Change, sensitivity
-from kdbirl.diagnosis.support import assess_support
-from kdbirl.methods.log_priors import log_priors
+from kdbirl._jax import float64
+from kdbirl.methods.diagnosed import log_priors
 from kdbirl.posterior.convergence import assess
-from kdbirl.posterior.sampler import NoLikelihood
-from kdbirl.posterior.target import Target
-from kdbirl.precision import float64
-from kdbirl.report.card_text import card_text
+from kdbirl.posterior.target import NoLikelihood, Target
+from kdbirl.report.terminal import card_text
+from kdbirl.trust.calibration import FEWEST_POINTS, Calibration, calibrate, calibrate_weighted
+from kdbirl.trust.card import HOW_TO, InUse, card
+from kdbirl.trust.identifiability import identify, principal_contractions
+from kdbirl.trust.sensitivity import Change, sensitivity
+from kdbirl.trust.support import assess_support
 
 from .conjugate import normal_posteriors
 from .models import bank_of, expert_at, model_of, normal_draws, scattered

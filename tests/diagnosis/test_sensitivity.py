@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 
 import kdbirl as kb
-from kdbirl.diagnosis.report_card import card
-from kdbirl.diagnosis.sensitivity import Change, one_at_a_time, sensitivity
+from kdbirl._jax import float64
 from kdbirl.errors import InputError
-from kdbirl.methods.log_priors import log_priors
+from kdbirl.methods.diagnosed import log_priors
 from kdbirl.posterior.priors import Beta, Laplace, Normal, Prior, TruncatedNormal, Uniform
-from kdbirl.posterior.sampler import NoLikelihood
-from kdbirl.posterior.target import Target
-from kdbirl.precision import float64
-from kdbirl.report.calibration_plots import plot_sensitivity
+from kdbirl.posterior.target import NoLikelihood, Target
+from kdbirl.report.trust_plots import plot_sensitivity
+from kdbirl.trust.card import card
+from kdbirl.trust.sensitivity import Change, one_at_a_time, sensitivity
 
 from .models import bank_of, expert_at, model_of, normal_draws
 

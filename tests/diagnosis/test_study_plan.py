@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import kdbirl as kb
-from kdbirl.diagnosis.held_out import HeldOutTasks
-from kdbirl.diagnosis.study_plan import PlannedSize, StudyPlan, plan_study, planned_sizes
 from kdbirl.errors import InputError
+from kdbirl.trust.held_out import HeldOutTasks
+from kdbirl.trust.study_plan import PlannedSize, StudyPlan, plan_study, planned_sizes
 
 from .test_loto import shifted_normals
 

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kdbirl.diagnosis.support import FEWEST_ROWS, Support, assess_support, squared, training_densities, unseen_labels
 from kdbirl.likelihood.ckde import CKDE
 from kdbirl.likelihood.kernels import Categorical, ProductKernel, RadialKernel, as_kernel, on_columns
+from kdbirl.trust.support import FEWEST_ROWS, Support, assess_support, squared, training_densities, unseen_labels
 
 NAMES = ("x", "y")
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import kdbirl as kb
-from kdbirl.demos.data import TaskBank
-from kdbirl.diagnosis.plays import Plays
-from kdbirl.diagnosis.unusual import Unusual, _p_value, how_unusual
+from kdbirl.data.demonstrations import TaskBank
 from kdbirl.features import Identity
 from kdbirl.likelihood.kernels import RadialKernel, on_columns
+from kdbirl.trust.held_out import Plays
+from kdbirl.trust.unusual import Unusual, _p_value, how_unusual
 
 EPISODES, STEPS = 6, 4
 

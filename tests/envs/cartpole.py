@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from kdbirl.envs.simulator import Outcome
 from kdbirl.errors import InputError
+from kdbirl.worlds.simulator import Outcome
 
 GRAVITY = 9.8
 POLE_MASS, TOTAL_MASS = 0.1, 1.1

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kdbirl.envs.simulator import Simulator
 from kdbirl.errors import InputError
+from kdbirl.worlds.simulator import Simulator
 
 from .cartpole import CartPole, CartPoleState
 

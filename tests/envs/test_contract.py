@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import kdbirl as kb
-from kdbirl.envs.simulator import Simulator, TabularSimulator
+from kdbirl.worlds.simulator import Simulator, TabularSimulator
 
 from .cartpole import CartPole
 from .worlds import WORLDS

@@ -11,10 +11,10 @@ import pytest
 from scipy.stats import chisquare
 
 import kdbirl as kb
-from kdbirl.envs.gym_sepsis import FILES, PINNED, STARTS, GymSepsis
-from kdbirl.envs.sepsis_covariates import COLUMN, COVARIATES
-from kdbirl.envs.simulator import Simulator
 from kdbirl.errors import FileProblem, InputError, KDBIRLWarning
+from kdbirl.worlds.sepsis.covariates import COLUMN, COVARIATES
+from kdbirl.worlds.sepsis.gym_sepsis import FILES, PINNED, STARTS, GymSepsis
+from kdbirl.worlds.simulator import Simulator
 
 from .worlds import check_random_actions
 

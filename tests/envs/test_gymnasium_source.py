@@ -6,8 +6,8 @@ import pytest
 from gymnasium import spaces
 
 import kdbirl as kb
-from kdbirl.envs.gymnasium_source import GymnasiumSource
 from kdbirl.errors import InputError
+from kdbirl.worlds.gymnasium import GymnasiumSource
 
 
 class Counter(gymnasium.Env):

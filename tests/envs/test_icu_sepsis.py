@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import kdbirl as kb
-from kdbirl.envs import icu_sepsis
-from kdbirl.envs.icu_learnt_features import COVARIATES
 from kdbirl.errors import FileProblem, InputError, MissingDependency
-from kdbirl.planners.dynamics import dynamics_of
+from kdbirl.worlds import icu_sepsis
+from kdbirl.worlds.dynamics import dynamics_of
+from kdbirl.worlds.icu_sepsis import COVARIATES
 
 # SEPSIS.md 3, to the digits given there.
 RETURNS = {"random": 0.780071, "expert": 0.781845, "optimal": 0.875142}

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import kdbirl as kb
-from kdbirl.envs.sepsis_covariates import COVARIATES
 from kdbirl.errors import InputError
+from kdbirl.worlds.sepsis.covariates import COVARIATES
 
 from .cartpole import CartPole
 from .test_gym_sepsis import directory  # noqa: F401 (a fixture: random weights in the original's layout)

@@ -12,10 +12,9 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from scipy import stats
 
-from kdbirl.envs.patient_environment import PatientEnvironment
-from kdbirl.envs.sepsis import SepsisSim
-from kdbirl.envs.sepsis_clinician import clinician
-from kdbirl.envs.sepsis_covariates import (
+from kdbirl.errors import InputError
+from kdbirl.worlds.gymnasium_env import PatientEnvironment
+from kdbirl.worlds.sepsis.covariates import (
     COLUMN,
     COVARIATES,
     FLUID_CUTS,
@@ -24,9 +23,9 @@ from kdbirl.envs.sepsis_covariates import (
     VASOPRESSOR_CUTS,
     VASOPRESSOR_DOSES,
 )
-from kdbirl.envs.sepsis_patients import admitted
-from kdbirl.envs.simulator import Simulator
-from kdbirl.errors import InputError
+from kdbirl.worlds.sepsis.observation import admitted
+from kdbirl.worlds.sepsis.simulator import SepsisSim, clinician
+from kdbirl.worlds.simulator import Simulator
 
 PATIENTS, STEPS = 400, 18
 N = 1000  # patients wherever one step is called by itself, so that it is compiled once

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kdbirl.envs.sepsis_scores import Scores, Signs, scores
+from kdbirl.worlds.sepsis.scores import Scores, Signs, scores
 
 # A healthy person, who has no points in any score.
 HEALTHY = {

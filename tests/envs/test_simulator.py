@@ -6,7 +6,7 @@ import numpy as np
 from scipy.stats import chisquare
 
 import kdbirl as kb
-from kdbirl.envs.simulator import TabularSimulator
+from kdbirl.worlds.simulator import TabularSimulator
 
 N = 20_000
 

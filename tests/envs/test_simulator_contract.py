@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import kdbirl as kb
-from kdbirl.envs.sepsis_covariates import COVARIATES
-from kdbirl.envs.simulator import Outcome, Simulator, TabularSimulator
+from kdbirl.worlds.sepsis.covariates import COVARIATES
+from kdbirl.worlds.simulator import Outcome, Simulator, TabularSimulator
 
 from .cartpole import CartPole
 from .worlds import WORLDS, check_random_actions

@@ -5,9 +5,9 @@ import numpy as np
 from scipy import stats
 
 import kdbirl as kb
-from kdbirl.envs.simulator import Simulator
-from kdbirl.planners.acting import as_actor
-from kdbirl.planners.simulated_episodes import recorded_chances
+from kdbirl.worlds.acting import as_actor
+from kdbirl.worlds.simulated_rollouts import recorded_chances
+from kdbirl.worlds.simulator import Simulator
 
 
 def random_mdp(

@@ -13,13 +13,21 @@ from scipy.stats import sem, truncnorm
 import kdbirl as kb
 from kdbirl.errors import InputError
 from kdbirl.evaluation import contenders
-from kdbirl.evaluation.comparison import covered, judge_policy, judge_posterior, log_density_at, log_prior
+from kdbirl.evaluation.cells import CellStore
+from kdbirl.evaluation.comparison import (
+    Comparison,
+    _Trial,
+    covered,
+    first_rows,
+    judge_policy,
+    judge_posterior,
+    log_density_at,
+    log_prior,
+)
 from kdbirl.evaluation.comparison_table import COLUMNS, csv_text, summary, summary_text
 from kdbirl.evaluation.contenders import CONTENDERS, Budget, Contender, Setting, chosen_contenders
-from kdbirl.experiments.cell_store import CellStore
-from kdbirl.experiments.comparison import Comparison, _Trial, first_rows
 from kdbirl.posterior.result import Posterior
-from kdbirl.report.comparison_plots import MEASURES, plot_comparison
+from kdbirl.report.comparison_page import MEASURES, plot_comparison
 
 BOX = kb.Uniform(-1, 1).for_parameters(2)
 TRUTH = np.array([0.9, -0.4])

@@ -6,7 +6,7 @@ import pytest
 import kdbirl as kb
 from kdbirl.evaluation import planned_draws
 from kdbirl.evaluation.judgement import judge
-from kdbirl.report.evaluation_text import evaluation_text
+from kdbirl.report.terminal import evaluation_text
 
 WORLD = kb.Gridworld(4, features="xy")
 TRUTH = [1.0, -0.5]

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 import kdbirl as kb
-from kdbirl.envs.simulator import TabularSimulator
 from kdbirl.errors import InputError
 from kdbirl.evaluation.paired_rollouts import collected_features
-from kdbirl.planners.evaluation import feature_expectations
+from kdbirl.worlds.policy_value import feature_expectations
+from kdbirl.worlds.simulator import TabularSimulator
 
 WORLD = kb.Gridworld(size=3, slip=0.3, horizon=8, discount=0.9)
 

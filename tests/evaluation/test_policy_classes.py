@@ -8,8 +8,8 @@ import pytest
 import kdbirl as kb
 from kdbirl.errors import InputError
 from kdbirl.evaluation.policy_classes import equivalent, policy_classes, shift_direction
-from kdbirl.planners.evaluation import feature_expectations
-from kdbirl.planners.policy import Policy
+from kdbirl.worlds.policy import Policy
+from kdbirl.worlds.policy_value import feature_expectations
 
 
 def branches(n: int = 3) -> kb.TabularMDP:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import kdbirl as kb
-from kdbirl.envs.simulator import TabularSimulator
 from kdbirl.errors import InputError
+from kdbirl.worlds.simulator import TabularSimulator
 
 from ..envs.cartpole import CartPole
 from ..planners.untrained import untrained

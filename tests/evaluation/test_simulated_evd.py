@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import chi2
 
 import kdbirl as kb
-from kdbirl.envs.simulator import TabularSimulator
 from kdbirl.errors import InputError
+from kdbirl.worlds.simulator import TabularSimulator
 
 from ..envs.cartpole import CartPole
 
@@ -65,7 +65,7 @@ def test_one_policy_for_all_weights_is_one_policy_for_each(monkeypatch):
         return lambda observations: conditioned.act(observations, jnp.broadcast_to(reward[None], observations.shape))
 
     apart = kb.evd(draws, simulator, TRUTH, planner=one, **options)
-    monkeypatch.setattr("kdbirl.planners.simulated_episodes.TOGETHER", 40)  # two of the five rewards at once
+    monkeypatch.setattr("kdbirl.worlds.simulated_rollouts.TOGETHER", 40)  # two of the five rewards at once
     blocks = kb.evd(draws, simulator, TRUTH, planner=conditioned, **options)
     for other in (apart, blocks):
         np.testing.assert_allclose(other.per_draw, together.per_draw, atol=1e-12)

@@ -4,14 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from paper import bandwidths as bandwidth_claims
+from paper.bandwidths import RuleStudy, _Trial, marginal_ranks, plot_bandwidth_rules, world_of
 from scipy.stats import norm
 
 import kdbirl as kb
-from kdbirl.experiments import bandwidth_claims
-from kdbirl.experiments.bandwidth_rules import RuleStudy, _Trial, marginal_ranks, world_of
-from kdbirl.experiments.cell_store import CellStore
-from kdbirl.posterior.prior_points import prior_points
-from kdbirl.report.bandwidth_plots import plot_bandwidth_rules
+from kdbirl.evaluation.cells import CellStore
+from kdbirl.posterior.priors import prior_points
 
 STUDY = RuleStudy(worlds=("grid",), tasks=(8,), rows=(20,), banks=2, rules=("median", "paper"))
 
@@ -66,7 +65,7 @@ def test_the_summary_has_a_spread_over_banks_and_the_figure_a_panel_for_each_cel
 
 def made_up(rule, *coverages):
     cells = {"world": "grid", "K": 8, "rule": rule, "h": [1.0], "h_reward": 1.0, "power": 1.0}
-    zeros = {name: [0.0, 0.0] for name in bandwidth_claims.MEASURES}
+    zeros = {name: [0.0, 0.0] for name in bandwidth_claims.SUMMARISED}
     return [
         {**cells, **zeros, "n": 20 + i, "bank": bank, "coverage": [coverage, coverage]}
         for i, coverage in enumerate(coverages)

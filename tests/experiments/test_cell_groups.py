@@ -2,7 +2,7 @@
 
 import pytest
 
-from kdbirl.experiments.cell_store import CellStore, get_all
+from kdbirl.evaluation.cells import CellStore, get_all
 
 KEYS = [{"seed": seed} for seed in range(5)]
 

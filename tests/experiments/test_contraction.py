@@ -5,15 +5,14 @@ import json
 
 import numpy as np
 import pytest
+from paper import theory_lemma as lemma_4_1
+from paper import theory_lemma as theorem_4_2
+from paper.theory import FULL, QUICK, Contraction, claims, run
+from paper.theory_lemma import RADII, LemmaCell, SamplePath, TheoremCell, expert
+from paper.theory_world import BankPath
 
 from kdbirl.errors import InputError
-from kdbirl.experiments import lemma_4_1, theorem_4_2
-from kdbirl.experiments.cell_store import CellStore
-from kdbirl.experiments.contraction import FULL, QUICK, Contraction, run
-from kdbirl.experiments.contraction_claims import claims
-from kdbirl.experiments.lemma_4_1 import LemmaCell
-from kdbirl.experiments.theorem_4_2 import RADII, SamplePath, TheoremCell, expert
-from kdbirl.experiments.training_banks import BankPath
+from kdbirl.evaluation.cells import CellStore
 from kdbirl.progress import Silent
 
 SMALL = Contraction(rows=(32, 64), expert_rows=(4, 8), seeds=2)
@@ -64,7 +63,7 @@ def test_each_number_is_that_of_its_own_cell(numbers, size, seed):
         alone = LemmaCell(SMALL.world, path, SMALL.rows[size], seed).run()
         found = numbers["lemma_4_1"]["paths"][path.name]
         assert (found["error"][seed][size], found["squared_error"][seed][size]) == (alone["l1"], alone["squared"])
-    for path in theorem_4_2.PATHS:
+    for path in theorem_4_2.THEOREM_PATHS:
         alone = TheoremCell(SMALL.world, path, SMALL.expert_rows[size], seed).run()
         found = numbers["theorem_4_2"]["paths"][path.bank.name]
         assert [found[name][seed][size] for name in ("mass", "error", "sd", "scale_sd", "covered")] == [
@@ -127,7 +126,7 @@ def test_the_drawn_seed_is_the_typical_one(numbers):
     assert theorem["shown_seed"] == shown
     truth, _ = expert(SMALL.world, 4, shown)
     assert theorem["shown_truth"] == truth.tolist()
-    for path in theorem_4_2.PATHS:
+    for path in theorem_4_2.THEOREM_PATHS:
         alone = TheoremCell(SMALL.world, path, SMALL.expert_rows[1], shown).run()
         assert theorem["paths"][path.bank.name]["draws"][1] == alone["draws"]
 

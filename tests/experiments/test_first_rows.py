@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from paper.theory_world import posteriors_of_first_rows
 
 import kdbirl as kb
 from kdbirl.errors import InputError
-from kdbirl.experiments.first_rows import posteriors_of_first_rows
 
 SIZES = (3, 10, 40)
 

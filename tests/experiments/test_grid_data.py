@@ -5,13 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from paper.grid_data import GridData, walk
+from paper.grid_settings import DISCOUNTS, FIG1, FIG2, FIG3, GridSetting
 
-from kdbirl.envs.gridworld import Gridworld
 from kdbirl.errors import InputError
-from kdbirl.experiments.greedy_walkers import walk
-from kdbirl.experiments.grid_data import GridData
-from kdbirl.experiments.grid_settings import DISCOUNTS, FIG1, FIG2, FIG3, GridSetting
-from kdbirl.planners.plan import plan
+from kdbirl.worlds.gridworld import Gridworld
+from kdbirl.worlds.planning import plan
 
 
 def test_the_settings_are_those_of_the_paper():

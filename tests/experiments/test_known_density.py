@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
+from paper.theory_lemma import DRAWS, estimated_density, expert, held_out_rewards, posterior_draws, quadrature
+from paper.theory_world import BankPath, TwoTargets, bank_of, shrinking, task_rewards
 
 from kdbirl.errors import InputError
-from kdbirl.experiments.known_density import TwoTargets
-from kdbirl.experiments.lemma_4_1 import estimated_density, held_out_rewards, quadrature
-from kdbirl.experiments.theorem_4_2 import DRAWS, expert, posterior_draws
-from kdbirl.experiments.training_banks import BankPath, bank_of, shrinking, task_rewards
 
 WORLD = TwoTargets()
 REWARDS = np.array([[0.3, 0.8], [0.9, 0.2], [0.5, 0.5]])
@@ -95,7 +93,7 @@ def direct_density(bank, rows, rewards):
 
 @pytest.mark.parametrize("path", [BankPath("a", "a", "rows"), BankPath("b", "b", 3, "paper")], ids=["rows", "paper"])
 def test_the_estimate_is_the_papers_sum_in_the_order_of_the_rows(path, monkeypatch):
-    monkeypatch.setattr("kdbirl.experiments.lemma_4_1.LARGEST_TABLE", 100)  # several blocks
+    monkeypatch.setattr("paper.theory_lemma.LARGEST_TABLE", 100)  # several blocks
     bank = bank_of(WORLD, path, 40, seed=1)
     rows = np.random.default_rng(0).uniform(-1, 1, (30, 2))  # in no order
     rewards = held_out_rewards(WORLD)

@@ -4,10 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
+from paper.ledger import Claim, opposite, read_ledger, update_ledger, withheld
 
 from kdbirl.errors import FileProblem, InputError
-from kdbirl.experiments.cell_store import CellStore
-from kdbirl.experiments.ledger import Claim, opposite, read_ledger, update_ledger, withheld
+from kdbirl.evaluation.cells import CellStore
 
 CLAIM = Claim(
     "fig1", "narrow", "ours", 'it is "narrow", and √2 wide', "Section 5", "sd", 0.1, 0.05, 0.15, 12, "holds", "it is"

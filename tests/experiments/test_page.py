@@ -4,12 +4,11 @@ import json
 import math
 
 import pytest
+from paper.directory import page_text, table_text, write_page
+from paper.experiment import Request
+from paper.ledger import Claim, update_ledger
 
 from kdbirl.errors import InputError
-from kdbirl.experiments.directory import table_text
-from kdbirl.experiments.ledger import Claim, update_ledger
-from kdbirl.experiments.page import page_text, write_page
-from kdbirl.experiments.request import Request
 
 CLAIM = Claim("fig1", "a", "ours", "it <holds> & more", "Section 6", "size", 0.1, 0.0, 0.2, 12, "holds", "<b>why</b>")
 

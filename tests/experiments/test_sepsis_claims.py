@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-
-from kdbirl.experiments import fig4_claims, fig5
-from kdbirl.experiments.patient_settings import SETTINGS
+from paper import fig4 as fig4_claims
+from paper import fig5
+from paper.patient_worlds import SETTINGS
 
 SIZES, STARS, SEEDS = (10, 100, 1000), 4, 12
 

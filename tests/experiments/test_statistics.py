@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-from kdbirl.experiments.statistics import Interval, converges, goes_to_one, has_rate, slope
+from paper.claims import Interval, converges, goes_to_one, has_rate, slope
 
 SIZES = np.array([256.0, 1024, 4096, 16384, 65536])
 RATE = -0.25

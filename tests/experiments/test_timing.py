@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-from kdbirl.experiments.timing_claims import claims, costs, slope
+from paper.timing import claims, costs, slope
 
 SEEDS = 12
 

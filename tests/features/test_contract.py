@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sklearn import decomposition
 from sklearn.preprocessing import OneHotEncoder
 
-from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.data.demonstrations import Demonstrations, TaskBank
 from kdbirl.errors import InputError
 from kdbirl.features import (
     PCA,
@@ -255,7 +255,7 @@ def test_a_spec_is_json_and_gives_an_equal_map(case: Case) -> None:
 IN_ANOTHER_PROCESS = """
 import hashlib, json, sys
 import numpy as np
-from kdbirl.demos.data import Demonstrations
+from kdbirl.data.demonstrations import Demonstrations
 from kdbirl.features import from_spec
 for line in sys.stdin:
     spec, states, actions, keywords = json.loads(line)

@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from kdbirl.demos.data import Demonstrations
+from kdbirl.data.demonstrations import Demonstrations
 from kdbirl.errors import InputError
 from kdbirl.features import PCA, VAE, Fixed, Function, Standardize, diagnose_latents
 from kdbirl.features.latent_diagnosis import action_control, action_share

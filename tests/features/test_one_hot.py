@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kdbirl.demos.data import Demonstrations
+from kdbirl.data.demonstrations import Demonstrations
 from kdbirl.errors import InputError
 from kdbirl.features import Identity, OneHot, OneHotActions, OneHotStates
 from kdbirl.features.one_hot import MOST_LEVELS_OF_A_NUMBER

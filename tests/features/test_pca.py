@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from kdbirl.demos.data import Demonstrations
+from kdbirl.data.demonstrations import Demonstrations
 from kdbirl.errors import InputError
 from kdbirl.features import PCA, OneHot, Standardize, from_spec
 

@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
-from kdbirl.demos.data import Demonstrations
+from kdbirl.data.demonstrations import Demonstrations
 from kdbirl.errors import InputError
 from kdbirl.features import (
     Columns,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.preprocessing import StandardScaler
 
-from kdbirl.demos.data import Demonstrations
+from kdbirl.data.demonstrations import Demonstrations
 from kdbirl.errors import InputError
 from kdbirl.features import Columns, Function, OneHot, Standardize
 

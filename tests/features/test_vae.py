@@ -15,13 +15,13 @@ import pytest
 from scipy.stats import norm
 
 import kdbirl as kb
-from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.data.demonstrations import Demonstrations, TaskBank
 from kdbirl.errors import InputError
 from kdbirl.features import PCA, VAE, FeatureMap, Fixed, Function, OneHotActions, Standardize, from_spec
 from kdbirl.features.in_jax import in_jax
 from kdbirl.features.vae import _aside
 from kdbirl.features.vae_network import AutoencoderNetwork, loss, loss_terms, stored
-from kdbirl.methods.training_rows import TrainingRows
+from kdbirl.methods.fitted import TrainingRows
 from kdbirl.progress import Course
 from kdbirl.random_streams import stream
 from kdbirl.training import Schedule, State, begin, learn
@@ -209,7 +209,7 @@ def test_a_damaged_file_is_refused(quick: VAE) -> None:
 
 def test_using_a_saved_map_needs_no_jax(quick: VAE, repository: Path) -> None:
     program = (
-        "import json, sys\nfrom kdbirl.demos.data import Demonstrations\nfrom kdbirl.features import from_spec\n"
+        "import json, sys\nfrom kdbirl.data.demonstrations import Demonstrations\nfrom kdbirl.features import from_spec\n"
         "spec, states, actions = json.load(sys.stdin)\nimport numpy as np\n"
         "rows = Demonstrations(np.array(states), np.array(actions), n_actions=4)\n"
         "print(json.dumps([from_spec(spec)(rows).tolist(), 'jax' in sys.modules]))"

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 import kdbirl as kb
-from kdbirl.envs.world_file import WorldFile
 from kdbirl.posterior.result import Posterior
+from kdbirl.worlds.named import WorldFile
 
 ROWS = "task,episode,step,x,y,action\n" + "".join(
     f"{task},{episode},{step},{x},{y},{action}\n"
@@ -126,10 +126,10 @@ def policies(folder: Path) -> list[bytes]:
     import jax
     import jax.numpy as jnp
 
-    from kdbirl.planners.q_episodes import Scales
-    from kdbirl.planners.q_network import ActionValueNetwork
-    from kdbirl.planners.q_policy import ConditionedQ, Learning, LearntValues
-    from kdbirl.precision import single_precision
+    from kdbirl._jax import single_precision
+    from kdbirl.worlds.sepsis.q_episodes import Scales
+    from kdbirl.worlds.sepsis.q_network import ActionValueNetwork
+    from kdbirl.worlds.sepsis.q_policy import ConditionedQ, Learning, LearntValues
 
     @single_precision
     def untrained() -> ConditionedQ:

@@ -43,7 +43,7 @@ def _written(data: bytes, folder: Path, name: str) -> Path:
 
 def _table(data: bytes, folder: Path, name: str) -> None:
     import kdbirl as kb
-    from kdbirl.demos.readers import read_rewards
+    from kdbirl.data.readers import read_rewards
     from kdbirl.errors import KDBIRLError
 
     path = _written(data, folder, name)
@@ -70,13 +70,13 @@ def _model(data: bytes, folder: Path) -> None:
 
 
 def _policy(data: bytes, folder: Path) -> None:
-    from kdbirl.planners.q_policy import load_conditioned
+    from kdbirl.worlds.sepsis.q_policy import load_conditioned
 
     load_conditioned(_written(data, folder, "policy.npz"))
 
 
 def _hdf5(data: bytes, folder: Path) -> None:
-    from kdbirl.hdf5 import read_hdf5
+    from kdbirl.archive import read_hdf5
 
     read_hdf5(_written(data, folder, "file.nc"), "expected a posterior")
 
@@ -106,16 +106,17 @@ def vars_of(posterior: Any) -> dict[str, Any]:
 
 
 def _world(data: bytes, folder: Path) -> None:
-    from kdbirl.envs.world_file import read_world
+    from kdbirl.worlds.named import read_world
 
     read_world(_written(data, folder, "world.json")).world()
 
 
 def _record(data: bytes, folder: Path) -> None:
-    from kdbirl.experiments.cell_store import CellStore
-    from kdbirl.experiments.page import page_text
+    from paper.directory import page_text
+
+    from kdbirl.evaluation.cells import CellStore
     from kdbirl.report.run_files import card_of
-    from kdbirl.report.studio.runs import listed
+    from kdbirl.report.studio.pages import listed
 
     for name in ("diagnosis.json", "manifest.json", "posterior.nc"):
         _written(data, folder, name)
@@ -131,7 +132,7 @@ def _record(data: bytes, folder: Path) -> None:
 
 
 def _minari(data: bytes, folder: Path) -> None:
-    from kdbirl.demos.minari import read_minari
+    from kdbirl.data.minari import read_minari
 
     place = next(folder.rglob("metadata.json"))
     place.write_bytes(data)
@@ -140,13 +141,13 @@ def _minari(data: bytes, folder: Path) -> None:
 
 def _texts(data: bytes, folder: Path) -> None:
     """The small languages of the command line: priors, features, bandwidths, rewards, pairs."""
-    from kdbirl.demos.text import pairs
-    from kdbirl.envs.gridworld import Gridworld
-    from kdbirl.envs.reward_text import parse_reward
+    from kdbirl.data.tables import pairs
     from kdbirl.errors import KDBIRLError
     from kdbirl.features.named import named_features
     from kdbirl.likelihood.bandwidths import parse_bandwidth
     from kdbirl.posterior.product_prior import parse_priors
+    from kdbirl.worlds.gridworld import Gridworld
+    from kdbirl.worlds.named import parse_reward
 
     text = data.decode("utf-8", "replace")
     readers: list[Callable[[str], Any]] = [
@@ -192,10 +193,10 @@ def _without_the_work() -> Iterator[None]:
     """Verbs read and check everything, and stop where hours of computing could begin."""
     from unittest.mock import patch
 
-    places = ["kdbirl.methods.kdbirl.KDBIRL.fit", "kdbirl.demos.rollouts.make_bank", "kdbirl.planners.plan.plan"]
-    places += ["kdbirl.experiments.comparison.Comparison.run", "kdbirl.experiments.experiment.Experiment.reproduce"]
+    places = ["kdbirl.methods.kdbirl.KDBIRL.fit", "kdbirl.worlds.rollouts.make_bank", "kdbirl.worlds.planning.plan"]
+    places += ["kdbirl.evaluation.comparison.Comparison.run", "paper.experiment.Experiment.reproduce"]
     places += ["kdbirl.evaluation.diagnose.diagnose", "kdbirl.report.studio.server.studio_server"]
-    places += ["kdbirl.installation.inspect_installation", "kdbirl.planners.deep_q.policies_of"]
+    places += ["kdbirl.installation.inspect_installation", "kdbirl.worlds.sepsis.deep_q.policies_of"]
     places += ["kdbirl.evaluation.judgement.judge", "kdbirl.report.html.report_page"]
     with contextlib.ExitStack() as stack:
         for place in places:

@@ -9,10 +9,9 @@ import pytest
 from kdbirl.errors import InputError
 from kdbirl.likelihood import cross_validation
 from kdbirl.likelihood.bandwidths import Bandwidths, by_rule
-from kdbirl.likelihood.ckde import CKDE
+from kdbirl.likelihood.ckde import CKDE, log_reward_kernel
 from kdbirl.likelihood.cross_validation import FACTORS, TIE, _folds, _log_sums, _scored_rows, _scores, _thinned
 from kdbirl.likelihood.kernels import Categorical, Kernel, ProductKernel, UserKernel, on_columns
-from kdbirl.likelihood.reward_weights import log_reward_kernel
 
 from .problems import named
 

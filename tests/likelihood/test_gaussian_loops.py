@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numba import njit
 
-from kdbirl.likelihood import gaussian_sums
+from kdbirl.likelihood import sums as gaussian_sums
 from kdbirl.likelihood.gaussian_loops import MOST, exp2
-from kdbirl.likelihood.gaussian_sums import gaussian_log_sums, in_range
+from kdbirl.likelihood.sums import gaussian_log_sums, in_range
 
 EXPONENTS = np.concatenate(
     [

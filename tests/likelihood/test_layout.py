@@ -8,13 +8,20 @@ import numpy as np
 import pytest
 
 from kdbirl.errors import FileProblem
-from kdbirl.likelihood import cluster_rows, kernel_sums
-from kdbirl.likelihood.all_rows import MissingRows
+from kdbirl.likelihood import large_sums as cluster_rows
+from kdbirl.likelihood import sums as kernel_sums
 from kdbirl.likelihood.ckde import CKDE, TaskMixture
-from kdbirl.likelihood.cluster_rows import RowsInMemory
-from kdbirl.likelihood.distinct import collapse_by_task, distinct_rows
-from kdbirl.likelihood.kernel_sums import padded_size, rounded_up, task_log_sums, tile_width, tiled
 from kdbirl.likelihood.kernels import on_columns
+from kdbirl.likelihood.large_sums import MissingRows, RowsInMemory
+from kdbirl.likelihood.sums import (
+    collapse_by_task,
+    distinct_rows,
+    padded_size,
+    rounded_up,
+    task_log_sums,
+    tile_width,
+    tiled,
+)
 
 from .problems import BOX, estimator, named, problem, values
 

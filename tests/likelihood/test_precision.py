@@ -8,12 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from kdbirl._jax import float64
 from kdbirl.likelihood.bandwidths import RULES, by_rule, pair_distances
-from kdbirl.likelihood.ckde import reward_kernel_range
+from kdbirl.likelihood.ckde import log_reward_kernel, reward_kernel_range
 from kdbirl.likelihood.distances import euclidean
-from kdbirl.likelihood.kernel_sums import task_log_sums
-from kdbirl.likelihood.reward_weights import log_reward_kernel
-from kdbirl.precision import float64
+from kdbirl.likelihood.sums import task_log_sums
 
 from .problems import BOX, estimator, named, problem
 

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from kdbirl.likelihood.ckde import CKDE, reward_kernel_range
+from kdbirl.likelihood.ckde import CKDE, log_reward_kernel, reward_kernel_range
 from kdbirl.likelihood.kernels import UserKernel, on_columns
-from kdbirl.likelihood.reward_weights import log_reward_kernel
 
 from . import direct_sum
 from .problems import named, values

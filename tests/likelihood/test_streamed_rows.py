@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import kdbirl as kb
-from kdbirl.demos.streamed_bank import RowBlock
-from kdbirl.likelihood.streamed_rows import _sorted_by_task
+from kdbirl.data.large import RowBlock
+from kdbirl.likelihood.large_sums import _sorted_by_task
 
 
 def block_of(states: np.ndarray, tasks: np.ndarray, **given: int) -> RowBlock:

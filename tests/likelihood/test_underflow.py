@@ -10,10 +10,10 @@ import pytest
 
 from kdbirl.errors import InputError
 from kdbirl.likelihood import ckde as ckde_module
-from kdbirl.likelihood import kernel_sums
+from kdbirl.likelihood import sums as kernel_sums
 from kdbirl.likelihood.ckde import CKDE, TaskMixture
-from kdbirl.likelihood.kernel_sums import task_log_sums
 from kdbirl.likelihood.kernels import PairKernel, UserKernel, on_columns
+from kdbirl.likelihood.sums import task_log_sums
 
 from . import direct_sum
 from .problems import named, values

@@ -15,19 +15,21 @@ from scipy.stats import norm
 import kdbirl as kb
 from kdbirl.errors import InputError
 from kdbirl.methods.avril import AVRIL
-from kdbirl.methods.avril_draws import normal_draws, sites
+from kdbirl.methods.avril_draws import informative_prior, normal_draws, sites
 from kdbirl.methods.avril_elbo import (
     RewardAndValueNetwork,
+    StateView,
     Transitions,
     Weights,
     loss,
     normal_divergence,
     objective,
+    padded,
+    split,
+    succession,
     td_error,
     terms,
 )
-from kdbirl.methods.avril_rows import StateView, padded, split, succession
-from kdbirl.methods.informative_prior import informative_prior
 from kdbirl.progress import BLOCK, Silent
 from kdbirl.training import Schedule, begin, learn
 

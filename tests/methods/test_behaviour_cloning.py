@@ -8,8 +8,8 @@ import pytest
 
 import kdbirl as kb
 from kdbirl.errors import InputError
-from kdbirl.methods.behaviour_cloning import BehaviourCloning, CloningAgent
-from kdbirl.planners.policy import Policy
+from kdbirl.methods.cloning import BehaviourCloning, CloningAgent
+from kdbirl.worlds.policy import Policy
 
 from .worlds import expert, small
 

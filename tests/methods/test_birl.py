@@ -11,12 +11,11 @@ import pytest
 from arviz_stats.base.array import array_stats
 
 import kdbirl as kb
+from kdbirl._jax import float64
 from kdbirl.errors import InputError
 from kdbirl.methods.birl import BIRL
-from kdbirl.methods.birl_likelihood import BIRLLikelihood
-from kdbirl.methods.optimal_values import OptimalValues
+from kdbirl.methods.optimal_values import BIRLLikelihood, OptimalValues
 from kdbirl.posterior.result import Posterior
-from kdbirl.precision import float64
 
 from .worlds import action_values, corridor, exact_moments, expert, log_densities, random_world, small
 

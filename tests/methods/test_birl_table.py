@@ -6,8 +6,8 @@ from scipy.special import logsumexp
 
 import kdbirl as kb
 from kdbirl.errors import InputError
+from kdbirl.methods.birl import LARGEST, likeliest_alpha
 from kdbirl.methods.birl_table import BIRLTable, direction_table
-from kdbirl.methods.birl_temperature import LARGEST, likeliest_alpha
 
 from .worlds import random_world
 

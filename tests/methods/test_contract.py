@@ -7,8 +7,8 @@ import pytest
 
 import kdbirl as kb
 from kdbirl.errors import InputError
-from kdbirl.methods.behaviour_cloning import BehaviourCloning
 from kdbirl.methods.birl_table import BIRLTable
+from kdbirl.methods.cloning import BehaviourCloning
 from kdbirl.methods.max_entropy import MaxCausalEntropy
 from kdbirl.methods.neural_posterior import NeuralPosterior
 

@@ -5,7 +5,7 @@ import pytest
 
 import kdbirl as kb
 from kdbirl.errors import InputError
-from kdbirl.methods.informative_prior import RewardPrior, as_reward_prior, informative_prior
+from kdbirl.methods.avril_draws import RewardPrior, as_reward_prior, informative_prior
 
 from .banks import continuous, corners
 

@@ -8,12 +8,12 @@ import pytest
 from arviz_stats.base.array import array_stats
 
 import kdbirl as kb
+from kdbirl._jax import float64
 from kdbirl.errors import FileProblem, InputError
-from kdbirl.likelihood.many_experts import likelihood_of_each
-from kdbirl.methods import many_tasks
-from kdbirl.methods.posteriors_file import StoredPosteriors
+from kdbirl.likelihood.ckde import likelihood_of_each
+from kdbirl.methods import many as many_tasks
+from kdbirl.methods.posteriors import StoredPosteriors
 from kdbirl.posterior.independence import accepted_places
-from kdbirl.precision import float64
 
 from .banks import continuous
 

@@ -11,16 +11,16 @@ from scipy.special import logsumexp
 
 import kdbirl as kb
 from kdbirl.errors import InputError
-from kdbirl.methods.max_entropy import MaxCausalEntropy
-from kdbirl.methods.max_entropy_matching import (
+from kdbirl.methods.max_entropy import (
     Matching,
+    MaxCausalEntropy,
     Objective,
     of_episodes,
     of_expectations,
     of_rows,
     soft_optimum,
 )
-from kdbirl.planners.dynamics import dynamics_of
+from kdbirl.worlds.dynamics import dynamics_of
 
 from .worlds import corridor, expert, random_world, small
 

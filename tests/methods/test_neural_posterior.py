@@ -12,12 +12,14 @@ from scipy.stats import multivariate_normal, norm
 
 import kdbirl as kb
 from kdbirl.errors import InputError
-from kdbirl.methods import neural_posterior_plays
-from kdbirl.methods.neural_posterior import NeuralPosterior
+from kdbirl.methods import neural_posterior_network as neural_posterior_plays
+from kdbirl.methods.neural_posterior import NeuralPosterior, RewardTransform
 from kdbirl.methods.neural_posterior_network import (
     MOST_CORRELATED,
+    InputScale,
     Mixture,
     NeuralPosteriorNetwork,
+    PlayGround,
     Sets,
     drawn,
     log_densities,
@@ -25,8 +27,6 @@ from kdbirl.methods.neural_posterior_network import (
     mixtures,
     surprise,
 )
-from kdbirl.methods.neural_posterior_plays import InputScale, PlayGround
-from kdbirl.methods.reward_transform import RewardTransform
 from kdbirl.posterior.priors import Prior
 from kdbirl.progress import Silent
 from kdbirl.training import AVERAGED, STEEPEST, Learner, Schedule, train

@@ -11,14 +11,13 @@ from arviz_stats.base.array import array_stats
 from scipy.integrate import quad
 
 import kdbirl as kb
+from kdbirl._jax import float64
 from kdbirl.errors import InputError
 from kdbirl.methods.birl import BIRL
 from kdbirl.methods.optimal_values import OptimalValues
 from kdbirl.methods.policy_walk import Lattice, PolicyWalk
 from kdbirl.posterior.result import Posterior
-from kdbirl.posterior.sampler import NoLikelihood, Problem
-from kdbirl.posterior.target import Target
-from kdbirl.precision import float64
+from kdbirl.posterior.target import NoLikelihood, Problem, Target
 from kdbirl.progress import Silent
 
 from .worlds import action_values, exact_moments, expert, random_world, small

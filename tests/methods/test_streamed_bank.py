@@ -7,11 +7,14 @@ import polars as pl
 import pytest
 
 import kdbirl as kb
-from kdbirl.demos import piece_summary, row_sampling, row_source
-from kdbirl.demos.bank_pass import summarise
-from kdbirl.demos.streamed_bank import RowBlock
-from kdbirl.likelihood import all_rows, streamed_rows
-from kdbirl.likelihood.all_rows import TABLES_KEPT
+from kdbirl.data import large_pieces as piece_summary
+from kdbirl.data import large_rows as row_source
+from kdbirl.data import large_samples as row_sampling
+from kdbirl.data.large import RowBlock
+from kdbirl.data.large_pass import summarise
+from kdbirl.likelihood import large_sums as all_rows
+from kdbirl.likelihood import large_sums as streamed_rows
+from kdbirl.likelihood.large_sums import TABLES_KEPT
 
 from .streamed import CONTINUOUS, DISCRETE, expert, table, written
 

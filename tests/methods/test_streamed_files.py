@@ -14,10 +14,12 @@ import pytest
 
 import kdbirl as kb
 from kdbirl import cli
-from kdbirl.demos import piece_summary, row_sampling, row_source
-from kdbirl.demos.bank_pass import summarise
+from kdbirl.data import large_pieces as piece_summary
+from kdbirl.data import large_rows as row_source
+from kdbirl.data import large_samples as row_sampling
+from kdbirl.data.large_pass import summarise
 from kdbirl.errors import FileProblem, InputError
-from kdbirl.likelihood import streamed_rows
+from kdbirl.likelihood import large_sums as streamed_rows
 
 from .streamed import CONTINUOUS, REWARDS, expert, table, written
 

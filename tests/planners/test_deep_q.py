@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import kdbirl as kb
-from kdbirl.envs.simulator import TabularSimulator
 from kdbirl.errors import InputError
-from kdbirl.planners.deep_q import known_horizon
-from kdbirl.planners.q_episodes import (
+from kdbirl.worlds.sepsis.deep_q import known_horizon
+from kdbirl.worlds.sepsis.q_episodes import (
     Actors,
     Evaluation,
     Scales,
@@ -28,9 +27,10 @@ from kdbirl.planners.q_episodes import (
     remember,
     starts_of,
 )
-from kdbirl.planners.q_network import ActionValueNetwork, action_values
-from kdbirl.planners.q_policy import ConditionedQ, Learning, LearntValues
-from kdbirl.planners.q_training import Returns, Stopping, Training, _optimizer, _update, double_q_goal
+from kdbirl.worlds.sepsis.q_network import ActionValueNetwork, action_values
+from kdbirl.worlds.sepsis.q_policy import ConditionedQ, Learning, LearntValues
+from kdbirl.worlds.sepsis.q_training import Returns, Stopping, Training, _optimizer, _update, double_q_goal
+from kdbirl.worlds.simulator import TabularSimulator
 
 from ..envs.cartpole import CartPole
 

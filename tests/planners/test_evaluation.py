@@ -6,7 +6,7 @@ from scipy.special import logsumexp
 
 import kdbirl as kb
 from kdbirl.errors import InputError
-from kdbirl.planners.evaluation import policy_values
+from kdbirl.worlds.policy_value import policy_values
 
 from ..envs.worlds import WORLDS, featurised, random_mdp
 from .reference import value_of

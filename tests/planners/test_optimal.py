@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 import kdbirl as kb
 from kdbirl.errors import InputError
-from kdbirl.planners import linear_solve, plan
-from kdbirl.planners.dynamics import dynamics_of
-from kdbirl.planners.linear_solve import Anchor
-from kdbirl.planners.policy_iteration import policy_iteration
+from kdbirl.worlds import planning as plan
+from kdbirl.worlds import policy_value as linear_solve
+from kdbirl.worlds.dynamics import dynamics_of
+from kdbirl.worlds.policy_iteration import policy_iteration
+from kdbirl.worlds.policy_value import Anchor
 
 from ..envs.worlds import random_mdp
 from .reference import best_by_enumeration, by_linear_programme, by_sweeps, value_of
@@ -133,7 +134,7 @@ def test_large_worlds_have_an_anchor_and_the_same_answers(monkeypatch):
     rewards = rewards_of(mdp, 30)
     direct = plan.optimal_feature_expectations(mdp, rewards)
     monkeypatch.setattr(plan, "SMALL", 10)
-    monkeypatch.setattr("kdbirl.planners.policy_iteration.SMALL", 10)
+    monkeypatch.setattr("kdbirl.worlds.policy_iteration.SMALL", 10)
     anchored = plan.optimal_feature_expectations(mdp, rewards)
     np.testing.assert_allclose(anchored, direct, atol=1e-10)
     assert kb.plan_many(mdp, rewards).error_bound.max() < 1e-9
@@ -187,7 +188,7 @@ def test_a_long_horizon_is_like_none():
 
 
 def test_policy_iteration_needs_no_good_start(monkeypatch):
-    monkeypatch.setattr("kdbirl.planners.policy_iteration.SWEEPS", 0)
+    monkeypatch.setattr("kdbirl.worlds.policy_iteration.SWEEPS", 0)
     mdp = kb.Gridworld(6, slip=0.1)
     dynamics, reward = dynamics_of(mdp), rewards_of(mdp, 1)
     solution = policy_iteration(dynamics, dynamics.tables(reward))

@@ -8,7 +8,7 @@ from scipy.special import softmax
 
 import kdbirl as kb
 from kdbirl.errors import InputError
-from kdbirl.planners.policy import as_policy
+from kdbirl.worlds.policy import as_policy
 
 Q = np.array([[1.0, 3.0, 3.0], [0.0, -1.0, -2.0]])
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import kdbirl as kb
-from kdbirl.envs.simulator import TabularSimulator
 from kdbirl.errors import FileProblem, InputError
-from kdbirl.planners.deep_q import policies_of
+from kdbirl.worlds.sepsis.deep_q import policies_of
+from kdbirl.worlds.simulator import TabularSimulator
 
 from ..envs.cartpole import CartPole
 from .untrained import untrained

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kdbirl as kb
-from kdbirl.planners.deep_q import POOL
+from kdbirl.worlds.sepsis.deep_q import POOL
 
 WORLD = kb.SepsisSim(memory=False, ending="never")
 

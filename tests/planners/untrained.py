@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kdbirl.planners.deep_q import known_horizon
-from kdbirl.planners.q_episodes import Scales
-from kdbirl.planners.q_network import ActionValueNetwork
-from kdbirl.planners.q_policy import ConditionedQ, Learning, LearntValues
-from kdbirl.precision import single_precision
+from kdbirl._jax import single_precision
+from kdbirl.worlds.sepsis.deep_q import known_horizon
+from kdbirl.worlds.sepsis.q_episodes import Scales
+from kdbirl.worlds.sepsis.q_network import ActionValueNetwork
+from kdbirl.worlds.sepsis.q_policy import ConditionedQ, Learning, LearntValues
 
 
 @single_precision

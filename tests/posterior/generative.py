@@ -13,13 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from kdbirl._jax import float64
 from kdbirl.likelihood.ckde import CKDE, CKDELikelihood, TaskMixture
 from kdbirl.likelihood.kernels import PairKernel, Part, RadialKernel
 from kdbirl.posterior.priors import Beta, Laplace, Normal, Prior, Uniform
 from kdbirl.posterior.product_prior import Product
-from kdbirl.posterior.sampler import Problem
-from kdbirl.posterior.target import Target
-from kdbirl.precision import float64
+from kdbirl.posterior.target import Problem, Target
 
 EXPERT_ROWS = 8
 REWARD_KERNEL = RadialKernel()

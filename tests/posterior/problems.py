@@ -18,8 +18,7 @@ from kdbirl.likelihood.ckde import CKDE
 from kdbirl.likelihood.kernels import PairKernel, Part, RadialKernel
 from kdbirl.posterior.priors import Beta, Laplace, Normal, Prior, Uniform
 from kdbirl.posterior.product_prior import CustomPrior, Product
-from kdbirl.posterior.sampler import Problem
-from kdbirl.posterior.target import Target
+from kdbirl.posterior.target import Problem, Target
 
 LogPrior = Callable[[np.ndarray], np.ndarray]  # (points, q) -> (points,)
 

@@ -13,12 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from kdbirl._jax import float64
 from kdbirl.posterior import mcmc
 from kdbirl.posterior.independence import Independence
 from kdbirl.posterior.mcmc import Chain
-from kdbirl.posterior.sampler import Sampler
-from kdbirl.posterior.target import Starts, Target, starting_points
-from kdbirl.precision import float64
+from kdbirl.posterior.target import Sampler, Starts, Target, starting_points
 from kdbirl.progress import Silent
 
 from .generative import EXPERT_ROWS, Model

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import i0, i1
 
+from kdbirl._jax import float64
 from kdbirl.errors import SamplingError
 from kdbirl.posterior.auto import Auto
 from kdbirl.posterior.cells import CellTree
@@ -24,9 +25,7 @@ from kdbirl.posterior.grid import (
 )
 from kdbirl.posterior.mcmc import NUTS
 from kdbirl.posterior.priors import Laplace, Normal, Prior, Uniform
-from kdbirl.posterior.sampler import Draws, NoLikelihood, Problem
-from kdbirl.posterior.target import Target
-from kdbirl.precision import float64
+from kdbirl.posterior.target import Draws, NoLikelihood, Problem, Target
 from kdbirl.progress import Silent
 
 from .problems import setting

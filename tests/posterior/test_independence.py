@@ -5,21 +5,27 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from kdbirl._jax import float64
 from kdbirl.posterior.independence import (
+    CENTRES,
+    WIDE,
     Independence,
+    Proposal,
     _or_equal,
     _Run,
     _Stack,
     _starts,
     accepted_enough,
     accepted_places,
+    drawn,
     effective_share,
+    fitted_proposal,
+    freedom,
+    log_density,
     longest_stays,
 )
 from kdbirl.posterior.independence_loops import mean_kernels
-from kdbirl.posterior.proposals import CENTRES, WIDE, Proposal, drawn, fitted_proposal, freedom, log_density
-from kdbirl.posterior.sampler import Draws
-from kdbirl.precision import float64
+from kdbirl.posterior.target import Draws
 from kdbirl.progress import Silent
 from kdbirl.random_streams import stream
 

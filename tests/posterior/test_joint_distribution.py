@@ -20,10 +20,10 @@ import pytest
 from blackjax.mcmc import random_walk
 from scipy import stats
 
+from kdbirl._jax import float64
 from kdbirl.posterior import mcmc, smc
 from kdbirl.posterior.mcmc import HMC, NUTS, Adaptation, Chain, Metropolis
 from kdbirl.posterior.target import Starts, Target
-from kdbirl.precision import float64
 
 from .generative import EXPERT_ROWS, MODELS, Model
 

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from kdbirl._jax import float64
 from kdbirl.errors import InputError
-from kdbirl.posterior.prior_points import prior_points
-from kdbirl.posterior.priors import Beta, Laplace, Normal, Prior, TruncatedNormal, Uniform, parse_prior
+from kdbirl.posterior.priors import Beta, Laplace, Normal, Prior, TruncatedNormal, Uniform, parse_prior, prior_points
 from kdbirl.posterior.product_prior import CustomPrior, Product, parse_priors
-from kdbirl.precision import float64
 
 KS_LEVEL = 1e-6
 INFINITY = np.inf

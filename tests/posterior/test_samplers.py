@@ -17,6 +17,7 @@ import pytest
 from arviz_stats.base.array import array_stats
 from scipy import stats
 
+from kdbirl._jax import float64
 from kdbirl.errors import InputError, SamplingError
 from kdbirl.posterior import smc
 from kdbirl.posterior.auto import Auto
@@ -25,11 +26,9 @@ from kdbirl.posterior.independence import Independence
 from kdbirl.posterior.mcmc import DENSE_UP_TO, HMC, NUTS, Chain, Metropolis
 from kdbirl.posterior.priors import Normal, Uniform
 from kdbirl.posterior.product_prior import CustomPrior
-from kdbirl.posterior.sampler import Draws, NoLikelihood, Problem, Sampler
 from kdbirl.posterior.smc import SMC
-from kdbirl.posterior.target import Target, log_posteriors
+from kdbirl.posterior.target import Draws, NoLikelihood, Problem, Sampler, Target, log_posteriors
 from kdbirl.posterior.vi import VI, _first_state, _pareto_k
-from kdbirl.precision import float64
 from kdbirl.progress import Silent
 
 from .problems import Exact, Traces, mixed, setting
@@ -220,7 +219,7 @@ def test_thinning_and_fewer_draws_only_leave_draws_out(warmup: int, draws: int, 
 @pytest.mark.parametrize("sampler", ASYMPTOTICALLY_EXACT)
 def test_the_density_is_traced_a_few_times_and_then_never_again(sampler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another seed and other numbers of the same shape must not compile anything anew."""
-    monkeypatch.setattr("kdbirl.compiled_programs.SHARE", np.inf)  # nothing is forgotten meanwhile
+    monkeypatch.setattr("kdbirl._jax.SHARE", np.inf)  # nothing is forgotten meanwhile
     drawn(sampler, "mixed")
     assert 1 <= TRACES[sampler, "mixed"] <= 8
     SAMPLERS[sampler].sample(setting("mixed").problem, 0, Silent())  # what was drawn first may be forgotten by now

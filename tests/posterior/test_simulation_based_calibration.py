@@ -18,14 +18,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from kdbirl._jax import float64
 from kdbirl.posterior.auto import Auto
 from kdbirl.posterior.grid import Grid
 from kdbirl.posterior.independence import Independence
 from kdbirl.posterior.mcmc import HMC, NUTS, Metropolis
-from kdbirl.posterior.sampler import NoLikelihood, Sampler
 from kdbirl.posterior.smc import SMC
-from kdbirl.posterior.target import Target
-from kdbirl.precision import float64
+from kdbirl.posterior.target import NoLikelihood, Sampler, Target
 from kdbirl.progress import Silent
 
 from .generative import MODELS

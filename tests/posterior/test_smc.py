@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
+from kdbirl._jax import float64
 from kdbirl.posterior.priors import Uniform
-from kdbirl.posterior.sampler import NoLikelihood, Problem
 from kdbirl.posterior.smc import SMC, _batch, _correlation, _covariance, _random_walk, _Run, _step, _systematic
-from kdbirl.posterior.target import Target
-from kdbirl.precision import float64
+from kdbirl.posterior.target import NoLikelihood, Problem, Target
 from kdbirl.progress import Silent
 
 from .problems import setting

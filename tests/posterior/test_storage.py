@@ -12,7 +12,7 @@ import xarray
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kdbirl.demos.data import Demonstrations
+from kdbirl.data.demonstrations import Demonstrations
 from kdbirl.errors import FileProblem, InputError
 from kdbirl.features import Function, OneHotStates
 from kdbirl.posterior import storage

@@ -7,12 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from kdbirl._jax import float64
 from kdbirl.errors import SamplingError
 from kdbirl.posterior.priors import Beta, Laplace, Normal, Prior, TruncatedNormal, Uniform
 from kdbirl.posterior.product_prior import CustomPrior, Product
-from kdbirl.posterior.sampler import NoLikelihood
-from kdbirl.posterior.target import Target, log_posteriors, starting_points
-from kdbirl.precision import float64
+from kdbirl.posterior.target import NoLikelihood, Target, log_posteriors, starting_points
 
 from .problems import setting
 

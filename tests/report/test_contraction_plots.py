@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from paper.theory_plots import plot_ckde_convergence, plot_contraction_draws, plot_posterior_contraction
 
 from kdbirl.errors import InputError
-from kdbirl.report.contraction_plots import plot_ckde_convergence, plot_contraction_draws, plot_posterior_contraction
 
 WORLD = {"hand_noise": 0.25, "world_noise": 0.15, "low": 0.1, "high": 1.0}
 SIZES = [64, 256, 1024]
@@ -75,7 +75,7 @@ def test_contraction_shows_the_smallest_ball():
 
 def test_the_wedge_is_the_ball():
     """Its edges, on the box, are at the L1 distance that it is drawn for."""
-    from kdbirl.experiments.known_density import TwoTargets
+    from paper.theory_world import TwoTargets
 
     axis = plot_contraction_draws(theorem(), WORLD).axes[0]
     corners = axis.patches[0].get_xy()[1:3]

@@ -7,13 +7,13 @@ import pytest
 from matplotlib.figure import Figure
 
 import kdbirl as kb
-from kdbirl.diagnosis.identifiability import Identifiability, principal_contractions
-from kdbirl.diagnosis.support import Support
-from kdbirl.diagnosis.wording import readable_complement
 from kdbirl.errors import InputError
 from kdbirl.evaluation.policy_classes import policy_classes
-from kdbirl.report.diagnosis_plots import plot_identifiability, plot_policy_classes, plot_support
 from kdbirl.report.page.trust_charts import directions
+from kdbirl.report.trust_plots import plot_identifiability, plot_policy_classes, plot_support
+from kdbirl.trust.directions import readable_complement
+from kdbirl.trust.identifiability import Identifiability, principal_contractions
+from kdbirl.trust.support import Support
 
 
 def identifiability(rank: int, q: int) -> Identifiability:

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 import kdbirl as kb
 from kdbirl.errors import InputError
-from kdbirl.report.grid_plots import plot_occupancy, plot_policy, plot_reward_maps
+from kdbirl.report.world_plots import plot_occupancy, plot_policy, plot_reward_maps
 
 
 def posterior(names: tuple[str, ...]) -> kb.Posterior:

@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 from kdbirl.report.html import report_page
-from kdbirl.report.page.command import command_of
-from kdbirl.report.page.shell import json_in_html
-from kdbirl.report.page.vega import vega_bundle
+from kdbirl.report.page.shell import command_of, json_in_html, vega_bundle
 from kdbirl.report.run_files import Run
 
 from .posteriors import posterior

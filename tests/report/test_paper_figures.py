@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-
-from kdbirl.report.limits_plots import plot_limits
-from kdbirl.report.paper_grids import plot_cell_maps
-from kdbirl.report.paper_marginals import LOOKS, density, plot_state_marginals
-from kdbirl.report.paper_sepsis import plot_evd_against_rows, plot_weight_marginals
-from kdbirl.report.paper_weights import levels_of, plot_weights
+from paper.fig1 import LOOKS, density, plot_state_marginals
+from paper.fig2 import levels_of, plot_weights
+from paper.fig3 import plot_cell_maps
+from paper.fig4 import plot_evd_against_rows, plot_weight_marginals
+from paper.limits import plot_limits
 
 
 def test_densities_integrate_to_one_and_stay_in_the_box():

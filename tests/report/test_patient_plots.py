@@ -6,7 +6,7 @@ import pytest
 
 import kdbirl as kb
 from kdbirl.errors import InputError
-from kdbirl.report.patient_plots import plot_patient
+from kdbirl.report.world_plots import plot_patient
 
 CHART = np.arange(20.0).reshape(5, 4)
 ROWS = kb.Demonstrations(

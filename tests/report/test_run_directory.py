@@ -9,8 +9,8 @@ import pytest
 
 import kdbirl as kb
 from kdbirl.errors import FileProblem
-from kdbirl.report import run_directory
-from kdbirl.report.run_directory import FILES, as_json, diagnosis, refuse_existing, run_json, write_run
+from kdbirl.report import run as run_directory
+from kdbirl.report.run import FILES, as_json, diagnosis, refuse_existing, run_json, write_run
 from kdbirl.report.terminal import files_text, posterior_text
 
 from .posteriors import posterior

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from kdbirl.errors import FileProblem, InputError
-from kdbirl.report.studio.runs import runs_under
+from kdbirl.report.studio.pages import runs_under
 from kdbirl.report.studio.server import LOOPBACK, SANDBOX, Studio, studio_server
 
 from .posteriors import posterior

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from kdbirl.report.studio import server as studio
-from kdbirl.report.studio.runs import runs_under
+from kdbirl.report.studio.pages import runs_under
 from kdbirl.report.studio.server import LOOPBACK, studio_server
 
 from .posteriors import posterior

@@ -10,20 +10,19 @@ from contextlib import suppress
 from typing import Annotated, NoReturn, TextIO
 
 import typer
+from paper.__main__ import reproduce
 
 from kdbirl import __version__
-from kdbirl.cli import compilation_cache
+from kdbirl.cli import terminal as compilation_cache
 from kdbirl.cli.compare import compare
 from kdbirl.cli.demos import demos
 from kdbirl.cli.diagnose import diagnose
 from kdbirl.cli.doctor import doctor
 from kdbirl.cli.evaluate import evaluate
 from kdbirl.cli.fit import fit
-from kdbirl.cli.help import Verb, Verbs, example
 from kdbirl.cli.report import report
-from kdbirl.cli.reproduce import reproduce
-from kdbirl.cli.saying import printable
 from kdbirl.cli.studio import studio
+from kdbirl.cli.terminal import Verb, Verbs, example, printable
 from kdbirl.errors import Interrupted, KDBIRLError, KDBIRLWarning, readable
 
 INTERRUPTED = 130  # what shells call a program that Ctrl-C has ended

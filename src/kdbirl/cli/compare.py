@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kdbirl.cli.saying import at_home, say
+from kdbirl.cli.terminal import at_home, say
 
 if TYPE_CHECKING:
-    from kdbirl.experiments.comparison import Comparison
+    from kdbirl.evaluation.comparison import Comparison
 
 ROWS, QUICK_ROWS = "10,100,1000", "10,100"
 tested, trained, output = (
@@ -69,14 +69,14 @@ def compare(
     """Methods x test tasks x rows x seeds: a table of EVD, regret, log density, coverage and time, and a figure."""
     import time
 
-    from kdbirl.cluster import maybe_connected
+    from kdbirl.data.cluster import maybe_connected
+    from kdbirl.evaluation.comparison import Comparison
     from kdbirl.evaluation.comparison_table import summary, summary_text
     from kdbirl.evaluation.contenders import CONTENDERS, Budget
-    from kdbirl.experiments.comparison import Comparison
-    from kdbirl.experiments.comparison_directory import ComparisonDirectory
     from kdbirl.progress import for_stream
-    from kdbirl.report.run_directory import as_json as json_text
-    from kdbirl.unfinished import interruptible, sole_user
+    from kdbirl.report.directories import ComparisonDirectory
+    from kdbirl.report.run import as_json as json_text
+    from kdbirl.store import interruptible, sole_user
 
     study = Comparison(
         env=env,

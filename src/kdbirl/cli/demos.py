@@ -6,18 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kdbirl.cli import demos_options as options
-from kdbirl.cli.saying import at_home, say, telling
+from kdbirl.cli.terminal import at_home, say, telling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kdbirl.demos.data import Demonstrations
-    from kdbirl.demos.training_rewards import Rewards
-    from kdbirl.envs.base import TabularMDP
-    from kdbirl.envs.sepsis import SepsisSim
-    from kdbirl.envs.world import World
-    from kdbirl.planners.q_policy import ConditionedQ
+    from kdbirl.data.demonstrations import Demonstrations
     from kdbirl.progress import Progress
+    from kdbirl.worlds.rollouts import Rewards
+    from kdbirl.worlds.sepsis.q_policy import ConditionedQ
+    from kdbirl.worlds.sepsis.simulator import SepsisSim
+    from kdbirl.worlds.tabular import TabularMDP, World
 
 DEFAULT_PRIOR = "uniform:0,1"  # of random rewards: the paper's prior on its grids
 
@@ -47,16 +46,14 @@ def demos(
 ) -> None:
     """Demonstrations of training tasks and of an expert, made in a world."""
     asked = dict(locals())
-    from kdbirl.demos.rollouts import make_bank
-    from kdbirl.envs.named import named_world
-    from kdbirl.envs.reward_text import parse_reward
-    from kdbirl.envs.world_file import WorldFile
     from kdbirl.installation import package_versions
     from kdbirl.progress import for_stream
-    from kdbirl.report.demos_directory import FILES, POLICY, demos_text, fit_command, write_demos
-    from kdbirl.report.run_directory import as_json as json_text
-    from kdbirl.report.run_directory import refuse_existing
-    from kdbirl.unfinished import request_of, resumable
+    from kdbirl.report.directories import FILES, POLICY, demos_text, fit_command, write_demos
+    from kdbirl.report.run import as_json as json_text
+    from kdbirl.report.run import refuse_existing
+    from kdbirl.store import request_of, resumable
+    from kdbirl.worlds.named import WorldFile, named_world, parse_reward
+    from kdbirl.worlds.rollouts import make_bank
 
     out = at_home(out)
     refuse_existing(out)
@@ -101,8 +98,8 @@ def _policies(
     world: "TabularMDP | SepsisSim", rewards: "Sequence[Any]", stored: Path | None, seed: int, progress: "Progress"
 ) -> "ConditionedQ | None":
     """Of a simulator, learnt or from a file; a table is planned exactly."""
-    from kdbirl.envs.base import TabularMDP
     from kdbirl.errors import InputError
+    from kdbirl.worlds.tabular import TabularMDP
 
     if isinstance(world, TabularMDP):
         if stored is not None:
@@ -110,7 +107,7 @@ def _policies(
         return None
     import numpy as np
 
-    from kdbirl.planners.deep_q import policies_of
+    from kdbirl.worlds.sepsis.deep_q import policies_of
 
     return policies_of(world, np.stack(rewards), stored, seed, progress)
 
@@ -125,9 +122,9 @@ def _expert(
     temperature: float | None,
     noise: float,
 ) -> "Demonstrations":
-    from kdbirl.demos.rollouts import make_bank, rollout
-    from kdbirl.envs.base import TabularMDP
-    from kdbirl.planners.plan import plan
+    from kdbirl.worlds.planning import plan
+    from kdbirl.worlds.rollouts import make_bank, rollout
+    from kdbirl.worlds.tabular import TabularMDP
 
     if isinstance(world, TabularMDP):
         return rollout(world, plan(world, reward, temperature, noise), episodes, horizon, seed)
@@ -143,8 +140,8 @@ def _training_rewards(
     seed: int,
 ) -> "tuple[Rewards, str]":
     """The rewards by task, and in words where they come from."""
-    from kdbirl.demos.training_rewards import one_per_state, rewards_for
     from kdbirl.errors import InputError
+    from kdbirl.worlds.rollouts import one_per_state, rewards_for
 
     if (table is not None) + each_state + (random is not None) != 1:
         raise InputError("Give the training tasks one of --rewards TABLE, --one-per-state or --random-rewards K.")
@@ -160,8 +157,7 @@ def _training_rewards(
 def _random_rewards(world: "World", count: int, prior: list[str], seed: int) -> "tuple[Rewards, str]":
     import numpy as np
 
-    from kdbirl.errors import InputError
-    from kdbirl.limits import MEMORY_BYTES
+    from kdbirl.errors import MEMORY_BYTES, InputError
     from kdbirl.posterior.product_prior import parse_priors
     from kdbirl.random_streams import stream
 

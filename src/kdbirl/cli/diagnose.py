@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kdbirl.cli.saying import at_home, say, telling
+from kdbirl.cli.terminal import at_home, say, telling
 
 
 def diagnose(
@@ -31,21 +31,21 @@ def diagnose(
 ) -> None:
     """Can this posterior be trusted? What the tasks inform, where the expert goes, what held-out tasks say."""
     options = dict(locals())
-    from kdbirl.envs.world_file import read_world
     from kdbirl.evaluation.diagnose import diagnose as judged
     from kdbirl.methods.kdbirl import load_model
     from kdbirl.posterior.result import load_posterior
     from kdbirl.progress import for_stream
-    from kdbirl.report.diagnosis_directory import NAME, diagnosis_json, free_place, write_diagnosis
-    from kdbirl.report.diagnosis_text import diagnosis_text
+    from kdbirl.report.directories import DIAGNOSIS, diagnosis_json, free_place, write_diagnosis
     from kdbirl.report.html import write_report
-    from kdbirl.report.tasks_directory import run_of
-    from kdbirl.unfinished import request_of, resumable, sole_user
+    from kdbirl.report.tasks import run_of
+    from kdbirl.report.terminal import diagnosis_text
+    from kdbirl.store import request_of, resumable, sole_user
+    from kdbirl.worlds.named import read_world
 
     run = run_of(at_home(run), task)
     place = free_place(run)
     mdp = None if world is None else read_world(at_home(world)).table()
-    with sole_user(run), resumable(run / NAME, request_of(options), telling(quiet or as_json)):
+    with sole_user(run), resumable(run / DIAGNOSIS, request_of(options), telling(quiet or as_json)):
         posterior, model = load_posterior(run / "posterior.nc"), load_model(run / "model.npz")
         with closing(for_stream(sys.stderr, quiet or as_json)) as progress:
             found = judged(model, posterior, calibrate, sensitivity, plan, mdp, progress)

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from kdbirl.cli.compilation_cache import cache_directory
-from kdbirl.cli.saying import say
+from kdbirl.cli.terminal import cache_directory, say
 from kdbirl.installation import Installation, inspect_installation
 
 _MARKS = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}

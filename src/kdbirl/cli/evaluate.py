@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kdbirl.cli.saying import at_home, say, telling
+from kdbirl.cli.terminal import at_home, say, telling
 
 if TYPE_CHECKING:
-    from kdbirl.envs.world import World
-    from kdbirl.planners.q_policy import ConditionedQ
     from kdbirl.posterior.result import Posterior
     from kdbirl.progress import Progress
+    from kdbirl.worlds.sepsis.q_policy import ConditionedQ
+    from kdbirl.worlds.tabular import World
 
 
 def evaluate(
@@ -50,21 +50,20 @@ def evaluate(
 ) -> None:
     """The expected value difference of a run: what is lost by acting on its posterior, beside its prior."""
     options = dict(locals())
-    from kdbirl.cluster import maybe_connected
-    from kdbirl.envs.arrays import as_rewards
-    from kdbirl.envs.reward_text import parse_reward
-    from kdbirl.envs.world_file import read_world
+    from kdbirl.archive import write_text
+    from kdbirl.data.cluster import maybe_connected
     from kdbirl.evaluation.judgement import judge
-    from kdbirl.files import write_text
     from kdbirl.installation import package_versions
     from kdbirl.posterior.result import load_posterior
     from kdbirl.progress import for_stream
-    from kdbirl.report.evaluation_text import evaluation_text
     from kdbirl.report.html import write_report
-    from kdbirl.report.run_directory import as_json as json_text
-    from kdbirl.report.run_manifest import recorded
-    from kdbirl.report.tasks_directory import run_of
-    from kdbirl.unfinished import request_of, resumable, sole_user
+    from kdbirl.report.run import as_json as json_text
+    from kdbirl.report.run_files import recorded
+    from kdbirl.report.tasks import run_of
+    from kdbirl.report.terminal import evaluation_text
+    from kdbirl.store import request_of, resumable, sole_user
+    from kdbirl.worlds.named import parse_reward, read_world
+    from kdbirl.worlds.tabular_arrays import as_rewards
 
     run = run_of(at_home(run), task)
     target = _target(run, force)
@@ -109,8 +108,8 @@ def _planner(
     progress: "Progress",
 ) -> "ConditionedQ | None":
     """In a simulator the policies of all rewards: from a file, or learnt and kept in the run; a table needs none."""
-    from kdbirl.envs.base import TabularMDP
     from kdbirl.errors import InputError
+    from kdbirl.worlds.tabular import TabularMDP
 
     if isinstance(world, TabularMDP):
         if given is not None:
@@ -118,9 +117,9 @@ def _planner(
         return None
     import numpy as np
 
-    from kdbirl.envs.simulator import Simulator
     from kdbirl.evaluation.judgement import names_note
-    from kdbirl.planners.deep_q import policies_of
+    from kdbirl.worlds.sepsis.deep_q import policies_of
+    from kdbirl.worlds.simulator import Simulator
 
     assert isinstance(world, Simulator)
     names_note(posterior, world)  # a wrong number of parameters is said before minutes of learning

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kdbirl.cli import fit_options as options
-from kdbirl.cli.saying import at_home, say, telling
+from kdbirl.cli.terminal import at_home, say, telling
 
 if TYPE_CHECKING:
     from kdbirl.methods.kdbirl import KDBIRL
@@ -55,11 +55,11 @@ def fit(
 ) -> None:
     """The posterior over a new task's reward, from training demonstrations with known rewards."""
     given = {name: str(value) if isinstance(value, Path) else value for name, value in locals().items()}
-    from kdbirl.cluster import maybe_connected
+    from kdbirl.data.cluster import maybe_connected
     from kdbirl.progress import for_stream
-    from kdbirl.report.run_directory import refuse_existing, write_run
-    from kdbirl.report.tasks_directory import write_tasks_run
-    from kdbirl.unfinished import request_of, resumable
+    from kdbirl.report.run import refuse_existing, write_run
+    from kdbirl.report.tasks import write_tasks_run
+    from kdbirl.store import request_of, resumable
 
     out = at_home(out)
     refuse_existing(out)
@@ -101,7 +101,7 @@ def _model(given: Mapping[str, Any]) -> "KDBIRL":
 
 def _columns(given: Mapping[str, Any]) -> dict[str, Any]:
     """What the columns of both tables of demonstrations are."""
-    from kdbirl.demos.text import one_or_more, separated
+    from kdbirl.data.tables import one_or_more, separated
 
     return {
         "state": separated(given["state"]),
@@ -114,9 +114,9 @@ def _columns(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _bank(given: Mapping[str, Any], known: str) -> Any:
     """The training table, read whole or block by block, with the rewards in the table `known`."""
-    from kdbirl.demos.row_source import is_parquet
-    from kdbirl.demos.stream_reader import read_or_stream
-    from kdbirl.demos.text import separated
+    from kdbirl.data.large_reader import read_or_stream
+    from kdbirl.data.large_rows import is_parquet
+    from kdbirl.data.tables import separated
 
     training, stream = given["training"], given["stream"]
     if given["rewards"] is None:
@@ -129,9 +129,8 @@ def _bank(given: Mapping[str, Any], known: str) -> Any:
 
 def _shown(given: Mapping[str, Any]) -> Any:
     """The demonstrations of the new task, or of each of many."""
-    from kdbirl.demos.readers import read_demonstrations
-    from kdbirl.demos.test_tasks import read_test_tasks
-    from kdbirl.demos.text import pairs
+    from kdbirl.data.readers import read_demonstrations, read_test_tasks
+    from kdbirl.data.tables import pairs
 
     asked = {"columns": pairs(given["expert_columns"]), **_columns(given)}
     if given["expert_task"] is None:
@@ -140,9 +139,9 @@ def _shown(given: Mapping[str, Any]) -> Any:
 
 
 def _say_found(found: Any, out: Path, many: bool, as_json: bool) -> None:
-    from kdbirl.report.run_directory import FILES, run_json
-    from kdbirl.report.tasks_directory import FILES as TASKS_FILES
-    from kdbirl.report.tasks_directory import tasks_json
+    from kdbirl.report.run import FILES, run_json
+    from kdbirl.report.tasks import FILES as TASKS_FILES
+    from kdbirl.report.tasks import tasks_json
     from kdbirl.report.terminal import files_text, posterior_text, tasks_text
 
     if as_json:

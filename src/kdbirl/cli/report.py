@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kdbirl.cli.saying import at_home, say
+from kdbirl.cli.terminal import at_home, say
 
 
 def report(
@@ -30,12 +30,12 @@ def report(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """One page that opens from disk, without a network: the answer, and how far it can be trusted."""
-    from kdbirl.cli.browser import in_browser
+    from kdbirl.cli.terminal import in_browser
     from kdbirl.report.html import write_report
-    from kdbirl.report.run_directory import as_json as json_text
-    from kdbirl.report.run_manifest import require_intact
-    from kdbirl.report.tasks_directory import is_tasks_run, run_of, write_tasks_report
-    from kdbirl.unfinished import sole_user
+    from kdbirl.report.run import as_json as json_text
+    from kdbirl.report.run_files import require_intact
+    from kdbirl.report.tasks import is_tasks_run, run_of, write_tasks_report
+    from kdbirl.store import sole_user
 
     run, place = at_home(run), None if out is None else at_home(out)
     require_intact(run)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from kdbirl.cli.saying import at_home, say
+from kdbirl.cli.terminal import at_home, say
 
 
 def studio(
@@ -18,8 +18,8 @@ def studio(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """List runs, open their reports, compare two posteriors: a page on this machine alone, until Ctrl-C."""
-    from kdbirl.cli.browser import in_browser
-    from kdbirl.report.run_directory import as_json as json_text
+    from kdbirl.cli.terminal import in_browser
+    from kdbirl.report.run import as_json as json_text
     from kdbirl.report.studio.server import LOOPBACK, studio_server
 
     with studio_server(at_home(runs), port) as server:

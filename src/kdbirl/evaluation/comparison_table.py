@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kdbirl.csv_cells import guarded
+from kdbirl.data.csv_text import guarded
 
 COLUMNS = (
     "world",

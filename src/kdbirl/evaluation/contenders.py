@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from kdbirl.demos.data import Demonstrations, TaskBank
-from kdbirl.envs.base import TabularMDP
+from kdbirl.data.demonstrations import Demonstrations, TaskBank
 from kdbirl.errors import InputError, did_you_mean
 from kdbirl.features import FeatureMap, Function, Standardize
-from kdbirl.planners.policy import Policy
 from kdbirl.posterior.priors import Prior
 from kdbirl.posterior.result import Posterior
 from kdbirl.random_streams import stream
+from kdbirl.worlds.policy import Policy
+from kdbirl.worlds.tabular import TabularMDP
 
 CHAINS = 4  # of samplers that have chains; they share the budget's draws
 FEW_STATES = 200  # in worlds with more, BIRL reads Q* from a shared table instead of planning for every reward
@@ -119,9 +119,8 @@ def _kdbirl(setting: Setting) -> Any:
 
 
 def _birl(setting: Setting, tuned: bool = False) -> Any:
-    from kdbirl.methods.birl import BIRL
+    from kdbirl.methods.birl import BIRL, likeliest_alpha
     from kdbirl.methods.birl_table import PER_AXIS, BIRLTable
-    from kdbirl.methods.birl_temperature import likeliest_alpha
 
     mdp, draws = setting.mdp, setting.budget.draws
     alpha = likeliest_alpha(mdp, setting.bank) if tuned else ALPHA
@@ -163,7 +162,7 @@ def _max_entropy(setting: Setting) -> Any:
 
 
 def _cloning(setting: Setting) -> Any:
-    from kdbirl.methods.behaviour_cloning import BehaviourCloning
+    from kdbirl.methods.cloning import BehaviourCloning
 
     return BehaviourCloning(setting.mdp).fit(setting.bank)
 

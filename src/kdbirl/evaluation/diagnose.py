@@ -3,24 +3,23 @@
 from dataclasses import dataclass
 from typing import Any
 
-from kdbirl.diagnosis.calibration import Calibration
-from kdbirl.diagnosis.identifiability import Identifiability
-from kdbirl.diagnosis.leave_one_out import LeaveOneOut, leave_one_out
-from kdbirl.diagnosis.loto import why_not
-from kdbirl.diagnosis.predictive import Predictive, predict_occupancy
-from kdbirl.diagnosis.scale import ScaleAndDirection, scale_and_direction
-from kdbirl.diagnosis.sensitivity import Sensitivity
-from kdbirl.diagnosis.study_plan import StudyPlan, plan_study
-from kdbirl.diagnosis.support import Support, assess_support
-from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError
 from kdbirl.evaluation.policy_classes import PolicyClasses, policy_classes
-from kdbirl.methods.bandwidth_choice import Choice
 from kdbirl.methods.diagnosed import with_findings
-from kdbirl.methods.fitted import Fitted
+from kdbirl.methods.fitted import Choice, Fitted
 from kdbirl.methods.kdbirl import KDBIRL
 from kdbirl.posterior.result import Posterior
 from kdbirl.progress import Progress
+from kdbirl.trust.calibration import Calibration
+from kdbirl.trust.directions import ScaleAndDirection, scale_and_direction
+from kdbirl.trust.identifiability import Identifiability
+from kdbirl.trust.leave_one_out import LeaveOneOut, leave_one_out
+from kdbirl.trust.loto import why_not
+from kdbirl.trust.predictive import Predictive, predict_occupancy
+from kdbirl.trust.sensitivity import Sensitivity
+from kdbirl.trust.study_plan import StudyPlan, plan_study
+from kdbirl.trust.support import Support, assess_support
+from kdbirl.worlds.tabular import TabularMDP
 
 
 @dataclass(frozen=True, eq=False)

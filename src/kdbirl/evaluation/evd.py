@@ -15,13 +15,19 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError
-from kdbirl.evaluation.monte_carlo import NORMAL_95, effective_size, standard_error
+from kdbirl.evaluation.draws import NORMAL_95, draws_of, effective_size, standard_error
+from kdbirl.evaluation.paired_rollouts import paired_returns
 from kdbirl.evaluation.planned_draws import PlannedDraws, plan_draws
-from kdbirl.planners.evaluation import feature_expectations
-from kdbirl.planners.policy import Policy
-from kdbirl.progress import Progress
+from kdbirl.progress import Progress, Silent
+from kdbirl.trust.loto import Objective
+from kdbirl.worlds.planning import optimal_feature_expectations
+from kdbirl.worlds.policy import Policy
+from kdbirl.worlds.policy_value import feature_expectations
+from kdbirl.worlds.rollouts import whole_number
+from kdbirl.worlds.simulator import Simulator
+from kdbirl.worlds.tabular import TabularMDP
+from kdbirl.worlds.tabular_arrays import as_rewards
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +95,7 @@ def evd(
 ) -> ExpectedValueDifference:
     """EVD of a posterior (or of an array of rewards, `(draws, q)` or `(chain, draw, q)`) in a world.
 
-    mdp: a `TabularMDP`, where values are exact; or a simulator (`kdbirl.envs.simulator.Simulator`), where they are
+    mdp: a `TabularMDP`, where values are exact; or a simulator (`kdbirl.worlds.simulator.Simulator`), where they are
         estimated by paired rollouts: every policy plays the same `episodes`, with the same starts and random numbers
         (made from `seed`), of at most `horizon` steps (None: the simulator's own). In a tabular world nothing is
         random, and these three have no part.
@@ -103,7 +109,7 @@ def evd(
     if isinstance(mdp, TabularMDP):
         truth = mdp.as_rewards(true_reward)[0]
         return difference_of(plan_draws(post, mdp, truth, planner, progress, client=client), mdp, truth)
-    from kdbirl.evaluation.simulated_evd import simulated_evd  # here, since it imports JAX, which tables do not need
+    pass  # gone  # here, since it imports JAX, which tables do not need
 
     return simulated_evd(post, mdp, true_reward, planner, episodes, horizon, seed, progress)
 
@@ -125,3 +131,113 @@ def difference_of(planned: PlannedDraws, mdp: TabularMDP, truth: Float[np.ndarra
         best=float(planned.best @ truth),
         random=float(random @ truth),
     )
+
+
+# Bandwidths by the value of acting on the posterior, where a world is known: an objective for `kb.LotoSettings`.
+
+
+def evd_objective(mdp: Any) -> Objective:
+    """Minus the expected value difference of the posterior's draws: `kb.LotoSettings(objective=kb.evd_objective(mdp))`.
+
+    The policies of all points of the prior are planned once. Coverage and value are different goals: bandwidths that
+    are chosen so act well, and their intervals may be far too narrow. What `post.report_card()` says of calibration
+    still holds.
+    """
+    if not isinstance(mdp, TabularMDP):
+        raise InputError(f"evd_objective needs a kb.TabularMDP, not {type(mdp).__name__}.")
+    planned: dict[bytes, np.ndarray] = {}
+
+    def expectations(rewards: Float[np.ndarray, "r q"]) -> Float[np.ndarray, "r q"]:
+        key = rewards.tobytes()
+        if key not in planned:
+            planned[key] = optimal_feature_expectations(mdp, rewards)
+        return planned[key]
+
+    def minus_evd(truth: np.ndarray, points: np.ndarray, weights: np.ndarray) -> float:
+        best = expectations(np.asarray(truth, dtype=float)[None])[0]
+        return float(-truth @ (best - weights @ expectations(points)))
+
+    return minus_evd
+
+
+# EVD in a simulator, by paired rollouts.
+#
+# With G_j(pi) the discounted return under R* of episode j, which has the same random numbers for every policy,
+#
+#     EVD(R) = 1/N sum_j [ G_j(pi*) - G_j(pi_R) ]         over N episodes
+#
+# is without bias but for the planner: pi* is the planner's policy for R*, so EVD is what the *learnt reward* costs, not
+# what the planner misses. It may be slightly negative, by chance or where the planner did better for R than for R*.
+#
+# The mean over draws has two errors, of the draws and of the episodes, which all draws share. With D_ij the difference
+# of draw i in episode j they are
+#
+#     standard_error^2 = var_i(mean_j D_ij) / effective draws  +  var_j(mean_i D_ij) / N
+#
+# (the noise that belongs to one draw in one episode is in both, so that this is a little too large, never too small).
+
+
+def simulated_evd(
+    post: Any,
+    simulator: Any,
+    true_reward: Any,
+    planner: Any,
+    episodes: Any,
+    horizon: Any,
+    seed: Any,
+    progress: Progress | None = None,
+) -> ExpectedValueDifference:
+    """`evd` for a simulator; see there for the arguments."""
+    if not isinstance(simulator, Simulator):
+        raise InputError(
+            f"evd needs a kb.TabularMDP for exact values, or a simulator, not {type(simulator).__name__}; a simulator "
+            "has the attributes of kdbirl.worlds.simulator.Simulator."
+        )
+    truth = as_rewards(true_reward, simulator.feature_names)[0]
+    draws, most_probable, independent = draws_of(post, simulator)
+    flat = draws.reshape(-1, draws.shape[2])
+    single = [truth, flat.mean(axis=0), *([] if most_probable is None else [most_probable])]
+    returns, random = paired_returns(
+        simulator,
+        np.concatenate([np.stack(single), flat]),
+        truth,
+        planner,
+        episodes=whole_number(episodes, "episodes", 2),
+        horizon=None if horizon is None else whole_number(horizon, "horizon", 1),
+        seed=whole_number(seed, "seed", 0),
+        progress=progress or Silent(),
+    )
+    return difference_of_returns(returns, random, draws.shape[:2], independent, len(single))
+
+
+def difference_of_returns(
+    returns: Float[np.ndarray, "r episodes"],
+    random: Float[np.ndarray, " episodes"],
+    shape: tuple[int, ...],
+    independent: bool,
+    single: int,
+) -> ExpectedValueDifference:
+    """From returns under the true reward: the first `single` rows are those of the policies of the truth, of the mean
+    reward and, if they are three, of the most probable draw; then come the draws, `shape` (chain, draw)."""
+    lost = returns[0] - returns
+    return ExpectedValueDifference(
+        **_two_errors(lost[single:], shape, independent),
+        of_mean=float(lost[1].mean()),
+        of_map=float(lost[2].mean()) if single == 3 else None,
+        best=float(returns[0].mean()),
+        random=float(random.mean()),
+    )
+
+
+def _two_errors(lost: Float[np.ndarray, "draws episodes"], shape: tuple[int, ...], independent: bool) -> dict[str, Any]:
+    """The mean of each draw, and the error of the mean of all."""
+    per_draw, per_episode = lost.mean(axis=1), lost.mean(axis=0)
+    chains = per_draw.reshape(shape)
+    effective = effective_size(chains, independent)
+    of_episodes = float(per_episode.std(ddof=1) / np.sqrt(len(per_episode)))
+    return {
+        "per_draw": per_draw,
+        "effective_size": effective,
+        "standard_error": float(np.hypot(standard_error(chains, effective), of_episodes)),
+        "simulation_error": of_episodes,
+    }

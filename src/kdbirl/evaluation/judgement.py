@@ -1,23 +1,29 @@
 """`judge`: a posterior against the truth, beside its own prior, and what it risks when nobody knows the truth."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from kdbirl.envs.arrays import as_rewards
-from kdbirl.envs.base import TabularMDP
-from kdbirl.envs.world import World
+from kdbirl._jax import float64
 from kdbirl.errors import InputError
-from kdbirl.evaluation.evd import ExpectedValueDifference, difference_of
+from kdbirl.evaluation.draws import draws_of
+from kdbirl.evaluation.evd import ExpectedValueDifference, difference_of, difference_of_returns
+from kdbirl.evaluation.paired_rollouts import Pairs, of_rewards
 from kdbirl.evaluation.planned_draws import PlannedDraws, plan_draws
 from kdbirl.evaluation.risk import ValueAtRisk, risk_of
-from kdbirl.planners.evaluation import feature_expectations
-from kdbirl.planners.plan import plan
-from kdbirl.planners.policy import Policy
 from kdbirl.posterior.result import Posterior
 from kdbirl.progress import Progress, Silent
+from kdbirl.worlds.planning import plan
+from kdbirl.worlds.policy import Policy
+from kdbirl.worlds.policy_value import feature_expectations
+from kdbirl.worlds.rollouts import whole_number
+from kdbirl.worlds.simulator import Simulator
+from kdbirl.worlds.tabular import TabularMDP, World
+from kdbirl.worlds.tabular_arrays import as_rewards
 
 PRIOR_DRAWS = 1000  # independent, so that the prior's mean is known to 3 % of its spread
 LEVELS = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}
@@ -73,7 +79,7 @@ def judge(
         found, random = _exact(posts, world, truth, progress, client)
         acting = feature_expectations(world, plan(world, post.mean()))
     else:
-        from kdbirl.evaluation.simulated_judgement import simulated_differences  # it imports JAX
+        pass  # gone  # it imports JAX
 
         found, random = simulated_differences(
             posts, world, truth, planner, episodes=episodes, seed=seed, progress=progress
@@ -152,3 +158,47 @@ def _risk(found: ValueAtRisk) -> dict[str, Any]:
         "effective_draws": found.effective_size,
         "draws_needed_for_a_bound": found.needed,
     }
+
+
+# `judge` in a simulator: the same verdict by paired rollouts.
+#
+# All policies play the same episodes, and what each collects of the features is kept by episode, so that one round of
+# playing answers everything: EVD under the truth with its two errors (`simulated_evd`), and the value at risk under the
+# draws' own rewards. pi* and the policies of the draws are those of one planner, learnt and not exact.
+
+
+@float64
+def simulated_differences(
+    posts: Sequence[Any],
+    simulator: Simulator,
+    truth: Float[np.ndarray, " q"],
+    planner: Any,
+    *,
+    episodes: Any,
+    seed: Any,
+    progress: Progress,
+) -> tuple[list[tuple[ExpectedValueDifference, PlannedDraws]], Float[np.ndarray, " q"]]:
+    """What the draws of each of `posts` lose under the true reward, with the feature expectations that say what they
+    lose under any; and those of the random agent."""
+    episodes, seed = whole_number(episodes, "episodes", 2), whole_number(seed, "seed", 0)
+    pairs = Pairs(simulator, jnp.eye(len(simulator.feature_names)), episodes, None, seed)
+    by_chance = np.asarray(pairs.of("random").collected, dtype=np.float64)
+    return [_played(post, pairs, truth, by_chance, planner, progress) for post in posts], by_chance.mean(axis=0)
+
+
+def _played(
+    post: Any,
+    pairs: Pairs,
+    truth: Float[np.ndarray, " q"],
+    by_chance: Float[np.ndarray, "episodes q"],
+    planner: Any,
+    progress: Progress,
+) -> tuple[ExpectedValueDifference, PlannedDraws]:
+    draws, most_probable, independent = draws_of(post, pairs.simulator)
+    flat = draws.reshape(-1, draws.shape[2])
+    single = [truth, flat.mean(axis=0), *([] if most_probable is None else [most_probable])]
+    collected = of_rewards(pairs, planner, np.concatenate([np.stack(single), flat]), progress)
+    lost = difference_of_returns(collected @ truth, by_chance @ truth, draws.shape[:2], independent, len(single))
+    mu = collected.mean(axis=1)
+    of_map = None if most_probable is None else mu[2]
+    return lost, PlannedDraws(draws, independent, mu[len(single) :], of_mean=mu[1], of_map=of_map, best=mu[0])

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from kdbirl.cluster import Cluster
-from kdbirl.envs.base import TabularMDP
+from kdbirl.data.cluster import Cluster
 from kdbirl.evaluation.draws import draws_of
-from kdbirl.planners.evaluation import feature_expectations
-from kdbirl.planners.plan import optimal_feature_expectations
-from kdbirl.planners.planner import as_planner
 from kdbirl.progress import Progress, Silent
+from kdbirl.worlds.planning import optimal_feature_expectations
+from kdbirl.worlds.policy import as_planner
+from kdbirl.worlds.policy_value import feature_expectations
+from kdbirl.worlds.tabular import TabularMDP
 
 DRAWS_AT_ONCE = 250  # by a worker of a cluster
 

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError
 from kdbirl.evaluation.draws import draws_of
-from kdbirl.planners.dynamics import dynamics_of
-from kdbirl.planners.evaluation import feature_expectations
-from kdbirl.planners.plan import optimal_feature_expectations, plan
-from kdbirl.planners.policy import Policy
 from kdbirl.posterior.result import Posterior
+from kdbirl.worlds.dynamics import dynamics_of
+from kdbirl.worlds.planning import optimal_feature_expectations, plan
+from kdbirl.worlds.policy import Policy
+from kdbirl.worlds.policy_value import feature_expectations
+from kdbirl.worlds.tabular import TabularMDP
 
 MOST_DRAWS = 1000  # evenly spaced over the posterior: a share is then known to 1.6 percentage points
 SHOWN = 5  # classes that are described

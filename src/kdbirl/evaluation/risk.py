@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from kdbirl.envs.base import TabularMDP
 from kdbirl.errors import InputError
-from kdbirl.evaluation.monte_carlo import effective_size
+from kdbirl.evaluation.draws import effective_size
 from kdbirl.evaluation.planned_draws import PlannedDraws, plan_draws
-from kdbirl.planners.evaluation import feature_expectations
-from kdbirl.planners.policy import Policy
+from kdbirl.worlds.policy import Policy
+from kdbirl.worlds.policy_value import feature_expectations
+from kdbirl.worlds.tabular import TabularMDP
 
 
 @dataclass(frozen=True, eq=False)

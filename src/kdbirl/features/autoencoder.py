@@ -10,8 +10,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float64
 
-from kdbirl.features.row_blocks import in_row_blocks
-from kdbirl.features.stored_array import StoredArray
+from kdbirl.features.base import StoredArray, in_row_blocks
 
 LEAK = 0.2  # slope of LeakyReLU below 0, as in the paper's released VAE
 

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from kdbirl.demos.data import Demonstrations
+from kdbirl.data.demonstrations import Demonstrations
 from kdbirl.errors import InputError
 
 _LARGEST_CODE = 2**62

@@ -7,16 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float64, Int
 
-from kdbirl.demos.data import Demonstrations
+from kdbirl.data.demonstrations import Demonstrations
 from kdbirl.errors import InputError
 from kdbirl.features.autoencoder import LEAK
 from kdbirl.features.base import FeatureMap
-from kdbirl.features.columns import Columns
-from kdbirl.features.fixed import Fixed
-from kdbirl.features.latent_map import LatentMap
+from kdbirl.features.maps import Columns, Fixed, Standardize
 from kdbirl.features.one_hot import OneHotActions
-from kdbirl.features.pca import PCA
-from kdbirl.features.standardize import Standardize
+from kdbirl.features.pca import PCA, LatentMap
 from kdbirl.features.vae import VAE
 
 Compiled = Callable[[Float[Array, "n d"], Int[Array, " n"]], Float[Array, "n q"]]

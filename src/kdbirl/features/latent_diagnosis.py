@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.data.demonstrations import Demonstrations, TaskBank
 from kdbirl.errors import InputError
 from kdbirl.features.autoencoder import kl_to_standard_normal
 from kdbirl.features.base import FeatureMap, Features
-from kdbirl.features.fixed import Fixed
-from kdbirl.features.latent_map import Inputs, LatentMap
+from kdbirl.features.maps import Fixed
+from kdbirl.features.pca import Inputs, LatentMap
 from kdbirl.features.vae import VAE
 from kdbirl.random_streams import stream
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from kdbirl.demos.data import Demonstrations
+from kdbirl.data.demonstrations import Demonstrations
 from kdbirl.errors import InputError
 from kdbirl.features.base import SILENT, Column, FeatureMap, Features, columns_of, side_by_side
 from kdbirl.features.block import Block, Source, Values, learn_block, whole_numbers

@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Bool
 
-from kdbirl.demos.data import Demonstrations, TaskBank
+from kdbirl.data.demonstrations import Demonstrations, TaskBank
 from kdbirl.errors import InputError
 from kdbirl.features.autoencoder import Autoencoder
 from kdbirl.features.base import SILENT, Features
-from kdbirl.features.latent_map import Inputs, LatentMap, is_positive, is_whole, with_fitted_inputs
+from kdbirl.features.pca import Inputs, LatentMap, is_positive, is_whole, with_fitted_inputs
 from kdbirl.progress import Course, Progress
 from kdbirl.random_streams import stream
 

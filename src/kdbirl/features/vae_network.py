@@ -32,9 +32,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from kdbirl._jax import single_precision
 from kdbirl.features.autoencoder import LEAK, Autoencoder, Dense
-from kdbirl.features.stored_array import StoredArray
-from kdbirl.precision import single_precision
+from kdbirl.features.base import StoredArray
 from kdbirl.progress import Course, Progress
 from kdbirl.random_streams import stream
 from kdbirl.training import Layers, Learner, Schedule, dense_layers, through, train

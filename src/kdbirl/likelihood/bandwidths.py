@@ -24,13 +24,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from kdbirl._jax import float64
 from kdbirl.errors import InputError, did_you_mean
 from kdbirl.likelihood.ckde import CKDE
 from kdbirl.likelihood.cross_validation import cross_validated
 from kdbirl.likelihood.distances import Distance, distance_name, euclidean, manhattan
-from kdbirl.likelihood.distinct import order_by_content
 from kdbirl.likelihood.kernels import Categorical, Part
-from kdbirl.precision import float64
+from kdbirl.likelihood.sums import order_by_content
 from kdbirl.random_streams import stream
 
 ROWS_FOR_PAIRS = 3000

@@ -8,7 +8,9 @@ equal to the double sum over training rows. One evaluation costs n*K, whatever t
 are mixtures over tasks (`TaskMixture`), evaluated as one matrix-vector product where that cannot underflow.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Literal
 
 import jax
@@ -16,13 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from kdbirl._jax import float64
 from kdbirl.errors import InputError
-from kdbirl.likelihood.all_rows import AllRows
 from kdbirl.likelihood.distances import cosine, euclidean, manhattan
-from kdbirl.likelihood.distinct import collapse_by_task, distinct_rows
-from kdbirl.likelihood.kernel_sums import log_sum_exp, padded_size, task_log_sums
 from kdbirl.likelihood.kernels import PROFILES, PairKernel, RadialKernel, SimpleKernel
-from kdbirl.precision import float64
+from kdbirl.likelihood.large_sums import AllRows
+from kdbirl.likelihood.sums import collapse_by_task, distinct_rows, log_sum_exp, padded_size, rounded_up, task_log_sums
 from kdbirl.progress import Progress
 
 REWARDS_AT_ONCE = 16  # rewards whose pointwise likelihoods are computed together
@@ -288,3 +289,72 @@ def pointwise_of(likelihood: CKDELikelihood, rewards: Float[np.ndarray, "r q"]) 
     size = max(REWARDS_AT_ONCE, 2 ** int(np.ceil(np.log2(len(rewards)))))
     padded = np.concatenate([rewards, np.repeat(rewards[-1:], size - len(rewards), axis=0)])
     return np.asarray(_pointwise_batches(likelihood, jnp.asarray(padded)))[: len(rewards)]
+
+
+# log K'(R, R_k) for many rewards at once.
+
+
+@float64
+def log_reward_kernel(
+    kernel: SimpleKernel, rewards: Float[np.ndarray, "r q"], task_rewards: Float[np.ndarray, "K q"], h: np.ndarray
+) -> Float[np.ndarray, "candidates r K"]:
+    """log K'(R, R_k) for each bandwidth, reward and task."""
+    return np.asarray(_table(jnp.asarray(rewards), jnp.asarray(task_rewards), jnp.asarray(h), kernel))
+
+
+@partial(jax.jit, static_argnames="kernel")
+def _table(
+    rewards: Float[Array, "r q"], task_rewards: Float[Array, "K q"], h: Float[Array, " c"], kernel: SimpleKernel
+) -> Float[Array, "c r K"]:
+    of_pair = jax.vmap(jax.vmap(kernel.log, (None, 0, None)), (0, None, None))
+    table: Array = jax.lax.map(lambda width: of_pair(rewards, task_rewards, width), h)
+    return table
+
+
+# The likelihoods of many experts over one bank: one table of kernel sums over all their distinct rows.
+
+SIZE_BITS = 4  # leading bits of a table's number of rows: few sizes are compiled, padding is an eighth at most
+
+
+@float64
+def likelihood_of_each(
+    ckde: CKDE,
+    experts: Mapping[str, Float[np.ndarray, "n d"]],
+    h: Float[np.ndarray, " parts"],
+    h_reward: float,
+    box: tuple[np.ndarray, np.ndarray],
+    progress: Progress | None = None,
+) -> Callable[[str], CKDELikelihood]:
+    """As `CKDE.likelihood` of each by its name, with one call of the kernel sums; padded to few sizes.
+
+    What is the bank's is the same array in all of them; what is an expert's own is another one at every call.
+    """
+    values, index, _ = distinct_rows(np.concatenate(list(experts.values())))
+    numerator, denominator = ckde.tables(values, h, progress)
+    reached = np.isfinite(numerator).any(axis=1) & np.isfinite(denominator).any(axis=1)
+    ends = np.cumsum([len(rows) for rows in experts.values()])
+    places = dict(zip(experts, np.split(index, ends[:-1]), strict=True))
+    for name, own in places.items():
+        if not reached[own].all():
+            raise InputError(f"Test task {name!r}: {ckde.out_of_reach(np.flatnonzero(~reached[own]), h)}")
+    joint = ckde.conditional == "state-action"
+    rewards, width = jnp.asarray(ckde.task_rewards), jnp.asarray(h_reward, dtype=float)
+    narrow_rewards = cache(lambda: ckde.rewards_are_narrow(h_reward, box))
+    shared = cache(lambda form: TaskMixture.from_logs(denominator, form))
+
+    def likelihood(name: str) -> CKDELikelihood:
+        rows, counts = np.unique(places[name], return_counts=True)
+        missing = rounded_up(len(rows), SIZE_BITS) - len(rows)
+        padded = np.concatenate([rows, np.repeat(rows[-1:], missing)])
+        own = numerator[padded], denominator if joint else denominator[padded]
+        form = tables_are_narrow(*own) or narrow_rewards()  # by the task's own rows, whatever its company
+        return CKDELikelihood(
+            TaskMixture.from_logs(own[0], form),
+            shared(form) if joint else TaskMixture.from_logs(own[1], form),
+            jnp.asarray(np.concatenate([counts.astype(float), np.zeros(missing)])),
+            rewards,
+            width,
+            ckde.reward_kernel,
+        )
+
+    return likelihood

@@ -18,11 +18,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from kdbirl.errors import InputError
-from kdbirl.likelihood.ckde import CKDE
-from kdbirl.likelihood.distinct import distinct_rows, order_by_content
-from kdbirl.likelihood.kernel_sums import task_log_sums
+from kdbirl.likelihood.ckde import CKDE, log_reward_kernel
 from kdbirl.likelihood.kernels import Categorical, PairKernel, Part
-from kdbirl.likelihood.reward_weights import log_reward_kernel
+from kdbirl.likelihood.sums import distinct_rows, order_by_content, task_log_sums
 from kdbirl.random_streams import stream
 
 SCORED_ROWS = 1000  # rows that are scored, over all tasks

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
-from kdbirl.demos.data import Demonstrations, TaskBank
-from kdbirl.demos.rollouts import whole_number
-from kdbirl.envs.base import TabularMDP
+from kdbirl._jax import is_traced, refuse_traced
+from kdbirl.data.demonstrations import Demonstrations, TaskBank
 from kdbirl.errors import InputError, did_you_mean
-from kdbirl.precision import is_traced, refuse_traced
+from kdbirl.features import Columns, FeatureMap, Function, OneHotStates, as_feature_map
+from kdbirl.worlds.dynamics import dynamics_of
+from kdbirl.worlds.rollouts import whole_number
+from kdbirl.worlds.tabular import TabularMDP
 
 
 def reward_rows(rewards: Any, names: Sequence[str]) -> Float[np.ndarray, "r q"]:
@@ -110,3 +112,92 @@ def require_bank_of(mdp: TabularMDP, bank: object) -> None:
             f"The bank's rewards have {bank.n_parameters} parameters, but the world's have {mdp.n_parameters} "
             f"({', '.join(mdp.feature_names[:6])}{', ...' if mdp.n_parameters > 6 else ''})."
         )
+
+
+# Which features the reward parameters weigh, R(s, a) = phi(s, a) . w, where the user's tables say it plainly.
+
+
+def default_reward_features(chosen: Any, rows: Demonstrations, reward_names: Sequence[str]) -> FeatureMap | None:
+    """The user's choice; else columns named like the parameters; else one parameter per discrete state; else none."""
+    if chosen is not None:
+        return as_feature_map(chosen).fit(rows)
+    columns = set(rows.state_names if not rows.discrete_states else ())
+    if rows.actions is not None and not rows.discrete_actions:
+        columns |= set(rows.action_names)
+    names = [name.removeprefix("w_").removeprefix("w.") for name in reward_names]
+    if all(name in columns for name in names):
+        return Columns(names).fit(rows)
+    if rows.discrete_states and (rows.n_states or int(rows.states.max()) + 1) == len(reward_names):
+        return OneHotStates(n_states=len(reward_names)).fit(rows)
+    return None
+
+
+def world_reward_features(mdp: TabularMDP, expert: Demonstrations) -> FeatureMap:
+    """phi of R(s, a) = phi(s, a) . w, for `Posterior.reward`."""
+    per_state = mdp.features is None or np.array_equal(mdp.features, np.eye(mdp.n_states))
+    if per_state and expert.discrete_states and expert.state_labels is None:
+        return OneHotStates(n_states=mdp.n_states).fit(expert)
+    return Function(mdp.features_of, names=mdp.feature_names).fit(expert)
+
+
+# Demonstrations as pairs of a tabular world's own states and actions, checked row by row.
+
+
+def state_action_pairs(mdp: TabularMDP, expert: Any) -> tuple[Int[np.ndarray, " rows"], Int[np.ndarray, " rows"]]:
+    """State and action numbers of each row; a row that the world does not have is an error that names it."""
+    if not isinstance(expert, Demonstrations):
+        raise InputError(f"The expert must be Demonstrations, not {type(expert).__name__}: see kb.read_demonstrations.")
+    if expert.actions is None:
+        raise InputError("The expert has no actions; this method explains which action was taken in each state.")
+    states = _codes(expert.states, expert.state_labels, mdp.state_names, mdp.n_states, "state")
+    actions = _codes(expert.actions, expert.action_labels, mdp.action_names, mdp.n_actions, "action")
+    live = np.zeros(mdp.n_states, dtype=bool)
+    live[dynamics_of(mdp).live] = True
+    if not live[states].all():
+        row = int(np.flatnonzero(~live[states])[0])
+        why = "is terminal, so nobody acts there" if mdp.terminal[states[row]] else "cannot be reached"
+        raise InputError(f"expert: row {row + 1} acts in {mdp.state_name(int(states[row]))}, which {why}.")
+    return states, actions
+
+
+def visit_counts(
+    mdp: TabularMDP, states: Int[np.ndarray, " rows"], actions: Int[np.ndarray, " rows"]
+) -> Float[np.ndarray, "n A"]:
+    """How often each live state and action was shown."""
+    counts = np.zeros((mdp.n_states, mdp.n_actions))
+    np.add.at(counts, (states, actions), 1.0)
+    return counts[dynamics_of(mdp).live]
+
+
+def _codes(
+    values: np.ndarray, labels: Sequence[str] | None, names: Sequence[str] | None, count: int, what: str
+) -> Int[np.ndarray, " rows"]:
+    """Numbers of states or actions. Text is looked up among the world's names: the codes of labels have any order."""
+    if values.ndim == 2 and (values.shape[1] != 1 or not (values == np.round(values)).all()):
+        raise InputError(
+            f"expert: the {what}s are vectors; this method needs the numbers 0 to {count - 1} of the world's {what}s."
+        )
+    codes = values.reshape(-1).astype(np.int64)
+    if labels is not None:
+        codes = _by_name(codes, labels, names or [str(number) for number in range(count)], what)
+    outside = (codes < 0) | (codes >= count)
+    if outside.any():
+        row = int(np.flatnonzero(outside)[0])
+        raise InputError(
+            f"expert: row {row + 1} has {what} {codes[row]}, but the world's {what}s are 0 to {count - 1}."
+        )
+    return codes
+
+
+def _by_name(
+    codes: Int[np.ndarray, " rows"], labels: Sequence[str], names: Sequence[str], what: str
+) -> Int[np.ndarray, " rows"]:
+    places = {name: number for number, name in enumerate(names)}
+    number = np.array([places.get(str(label), -1) for label in labels], dtype=np.int64)[codes]
+    if (number < 0).any():
+        row = int(np.flatnonzero(number < 0)[0])
+        label = str(labels[codes[row]])
+        raise InputError(
+            f"expert: row {row + 1} has {what} {label!r}, which the world lacks.{did_you_mean(label, names)}"
+        )
+    return number

@@ -14,28 +14,34 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
+from scipy.optimize import minimize_scalar
 
-from kdbirl.demos.data import Demonstrations
-from kdbirl.envs.base import TabularMDP
+from kdbirl._jax import float64
+from kdbirl.data.demonstrations import Demonstrations, TaskBank
 from kdbirl.errors import InputError, did_you_mean
-from kdbirl.likelihood.distinct import distinct_rows
-from kdbirl.methods.arguments import is_number, require_bank_of, reward_rows, whole_seed
-from kdbirl.methods.birl_likelihood import FORMS, BIRLLikelihood
+from kdbirl.likelihood.sums import distinct_rows
+from kdbirl.methods.arguments import (
+    is_number,
+    require_bank_of,
+    reward_rows,
+    state_action_pairs,
+    visit_counts,
+    whole_seed,
+    world_reward_features,
+)
+from kdbirl.methods.diagnosed import log_priors
 from kdbirl.methods.fitted import drawn_prior
-from kdbirl.methods.log_priors import log_priors
-from kdbirl.methods.optimal_values import OptimalValues
+from kdbirl.methods.optimal_values import FORMS, BIRLLikelihood, OptimalValues
 from kdbirl.methods.policy_walk import PolicyWalk
-from kdbirl.methods.reward_features import world_reward_features
-from kdbirl.methods.tabular_expert import state_action_pairs, visit_counts
-from kdbirl.planners.dynamics import dynamics_of
-from kdbirl.planners.linear_solve import on_one_thread
 from kdbirl.posterior.auto import SAMPLERS, as_sampler
 from kdbirl.posterior.priors import Prior
 from kdbirl.posterior.result import Posterior
-from kdbirl.posterior.sampler import Draws, Problem, Sampler
-from kdbirl.posterior.target import Target
-from kdbirl.precision import float64
+from kdbirl.posterior.target import Draws, Problem, Sampler, Target
 from kdbirl.progress import Progress, Silent
+from kdbirl.worlds.dynamics import dynamics_of
+from kdbirl.worlds.planning import many_action_values
+from kdbirl.worlds.policy_value import on_one_thread
+from kdbirl.worlds.tabular import TabularMDP
 
 REWARDS_AT_ONCE = 16  # rewards that are planned for together when the likelihood of the draws is written down
 BLOCK = 256  # of them in one compiled call
@@ -190,3 +196,37 @@ def _of_rows(
     padded = np.concatenate([rewards, np.repeat(rewards[-1:], -len(rewards) % BLOCK, axis=0)])
     parts = [_batches(likelihood, jnp.asarray(part), index) for part in padded.reshape(-1, BLOCK, rewards.shape[1])]
     return np.concatenate([np.asarray(part) for part in parts])[: len(rewards), : len(places)]
+
+
+# How rational are demonstrators? BIRL's inverse temperature from training tasks, whose rewards are known.
+#
+#     alpha = argmax_alpha  sum_k sum_{i in task k}  log [ exp(alpha Q*_k(s_i, a_i)) / sum_b exp(alpha Q*_k(s_i, b)) ]
+#
+# The sum is concave in alpha. Demonstrators who never err have no finite maximum: the largest allowed alpha is taken.
+
+SMALLEST, LARGEST = 1e-3, 1e3
+
+
+def likeliest_alpha(mdp: TabularMDP, bank: Any, largest: float = LARGEST) -> float:
+    """The inverse temperature under which the bank's own actions are the likeliest, from 0.001 to `largest`."""
+    if not isinstance(bank, TaskBank):
+        raise InputError(f"likeliest_alpha needs a TaskBank, not {type(bank).__name__}: see kb.read_task_bank.")
+    advantages, chosen = _advantages(mdp, bank)
+
+    def surprise(log_alpha: float) -> float:
+        scaled = np.exp(log_alpha) * advantages
+        return float(np.log(np.exp(scaled).sum(axis=1)).sum() - np.exp(log_alpha) * chosen.sum())
+
+    bounds = np.log(SMALLEST), np.log(largest)
+    found = minimize_scalar(surprise, bounds=bounds, method="bounded", options={"xatol": 1e-4})
+    best = min((surprise(bounds[1]), bounds[1]), (float(found.fun), float(found.x)))[1]
+    return float(np.exp(best))
+
+
+def _advantages(mdp: TabularMDP, bank: TaskBank) -> tuple[Float[np.ndarray, "m A"], Float[np.ndarray, " m"]]:
+    """Q* - max Q* of every action in the state of each row, under its task's reward; and of the action taken."""
+    tables = many_action_values(mdp, bank.rewards)
+    tables = tables - tables.max(axis=2, keepdims=True)
+    states, actions = state_action_pairs(mdp, bank.demonstrations)
+    rows = tables[bank.tasks, states]
+    return rows, rows[np.arange(len(rows)), actions]

@@ -20,22 +20,27 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from kdbirl.demos.rollouts import whole_number
-from kdbirl.envs.base import TabularMDP
+from kdbirl._jax import float64
 from kdbirl.errors import InputError
-from kdbirl.likelihood.distinct import distinct_rows
-from kdbirl.methods.arguments import is_number, require_bank_of, whole_seed
+from kdbirl.likelihood.sums import distinct_rows
+from kdbirl.methods.arguments import (
+    is_number,
+    require_bank_of,
+    state_action_pairs,
+    visit_counts,
+    whole_seed,
+    world_reward_features,
+)
 from kdbirl.methods.fitted import drawn_prior
-from kdbirl.methods.reward_features import world_reward_features
-from kdbirl.methods.tabular_expert import state_action_pairs, visit_counts
-from kdbirl.planners.dynamics import dynamics_of
-from kdbirl.planners.plan import many_action_values
 from kdbirl.posterior.convergence import FEW_CELLS
 from kdbirl.posterior.priors import Prior
 from kdbirl.posterior.result import Posterior
-from kdbirl.precision import float64
 from kdbirl.progress import Progress
 from kdbirl.random_streams import stream
+from kdbirl.worlds.dynamics import dynamics_of
+from kdbirl.worlds.planning import many_action_values
+from kdbirl.worlds.rollouts import whole_number
+from kdbirl.worlds.tabular import TabularMDP
 
 PER_AXIS = {1: 2, 2: 256, 3: 14, 4: 12}  # cells along each edge of the cube, by the number of parameters
 SHELLS = 16

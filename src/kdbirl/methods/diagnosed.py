@@ -1,20 +1,24 @@
 """A posterior with what is known about how far it can be trusted: findings as data, and the report card."""
 
 import warnings
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
-from kdbirl.diagnosis.calibration import Calibration
-from kdbirl.diagnosis.identifiability import Identifiability, identify, principal_contractions
-from kdbirl.diagnosis.predictive import Predictive
-from kdbirl.diagnosis.report_card import NOT_ASSESSED, InUse, card
-from kdbirl.diagnosis.scale import scale_and_direction
-from kdbirl.diagnosis.sensitivity import Sensitivity
-from kdbirl.diagnosis.support import Support, assess_support
 from kdbirl.errors import IdentifiabilityWarning
-from kdbirl.methods.bandwidth_choice import Choice
-from kdbirl.methods.fitted import Fitted
+from kdbirl.methods.fitted import Choice, Fitted
 from kdbirl.posterior.result import Posterior
+from kdbirl.posterior.target import Target
+from kdbirl.trust.calibration import Calibration
+from kdbirl.trust.card import NOT_ASSESSED, InUse, card
+from kdbirl.trust.directions import scale_and_direction
+from kdbirl.trust.identifiability import Identifiability, identify, principal_contractions
+from kdbirl.trust.predictive import Predictive
+from kdbirl.trust.sensitivity import Sensitivity
+from kdbirl.trust.support import Support, assess_support
 
 NOTHING = 1e-12  # share of a parameter's axis that is informed, below which it is not at all
 LARGEST_BASIS = 20  # parameters up to which the directions themselves are kept on record
@@ -87,3 +91,16 @@ def _compact(identifiability: Identifiability) -> dict[str, object]:
     if len(identifiability.names) > LARGEST_BASIS:
         del found["informed"], found["uninformed"]
     return found
+
+
+# The log prior of many draws at once.
+
+
+@jax.jit
+def _log_prior_batches(target: Target, rewards: Array) -> Array:
+    return jax.vmap(target.log_prior)(rewards)
+
+
+def log_priors(target: Target, rewards: Any) -> Any:
+    """(r,) for rewards (r, q); inside `float64`."""
+    return np.asarray(_log_prior_batches(target, jnp.asarray(rewards)))

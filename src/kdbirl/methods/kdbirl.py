@@ -15,40 +15,53 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from kdbirl.cluster import Cluster
-from kdbirl.demos.data import Demonstrations, TaskBank
-from kdbirl.demos.odd_columns import odd_columns
-from kdbirl.demos.streamed_bank import StreamedBank
-from kdbirl.diagnosis.calibration import Calibration
-from kdbirl.diagnosis.held_out import calibrate_held_out
-from kdbirl.diagnosis.identifiability import Identifiability, identify
-from kdbirl.diagnosis.loto import FALLBACK, LotoSettings
-from kdbirl.diagnosis.sensitivity import Change, Sensitivity, sensitivity
+from kdbirl._jax import float64, is_traced
+from kdbirl.data.cluster import Cluster
+from kdbirl.data.demonstrations import Demonstrations, TaskBank
+from kdbirl.data.large import StreamedBank
 from kdbirl.errors import InputError
 from kdbirl.features import FeatureMap
 from kdbirl.installation import package_versions
 from kdbirl.likelihood.bandwidths import Bandwidths, by_rule
 from kdbirl.likelihood.ckde import CKDE, REWARDS_AT_ONCE, CKDELikelihood, Conditional, pointwise_of
 from kdbirl.likelihood.distances import Distance
-from kdbirl.likelihood.distinct import distinct_rows
 from kdbirl.likelihood.kernels import Kernel, ProductKernel, as_kernel, on_columns
-from kdbirl.methods.arguments import is_number, reward_rows, row_count, traced_rewards, whole_seed
-from kdbirl.methods.bandwidth_choice import Choice, Choices, asks_for_loto, fallback, fixed_bandwidths
-from kdbirl.methods.diagnosed import diagnosed, warn_of_silence
-from kdbirl.methods.fitted import ExpertRows, Fitted, drawn_prior
-from kdbirl.methods.log_priors import log_priors
-from kdbirl.methods.many_tasks import posteriors
+from kdbirl.likelihood.sums import distinct_rows
+from kdbirl.methods.arguments import (
+    default_reward_features,
+    is_number,
+    reward_rows,
+    row_count,
+    traced_rewards,
+    whole_seed,
+)
+from kdbirl.methods.diagnosed import diagnosed, log_priors, warn_of_silence
+from kdbirl.methods.fitted import (
+    Bank,
+    Choice,
+    Choices,
+    ExpertRows,
+    Fitted,
+    TrainingRows,
+    asks_for_loto,
+    drawn_prior,
+    fallback,
+    fixed_bandwidths,
+    odd_columns,
+)
+from kdbirl.methods.many import posteriors
 from kdbirl.methods.model_file import read_model, save_model
 from kdbirl.methods.posteriors import Posteriors
-from kdbirl.methods.reward_features import default_reward_features
-from kdbirl.methods.training_rows import Bank, TrainingRows
 from kdbirl.posterior.auto import as_sampler
 from kdbirl.posterior.priors import Prior
 from kdbirl.posterior.result import Posterior
-from kdbirl.posterior.sampler import Draws, Problem, Sampler
-from kdbirl.posterior.target import Target
-from kdbirl.precision import float64, is_traced
+from kdbirl.posterior.target import Draws, Problem, Sampler, Target
 from kdbirl.progress import Progress, Silent
+from kdbirl.trust.calibration import Calibration
+from kdbirl.trust.held_out import calibrate_held_out
+from kdbirl.trust.identifiability import Identifiability, identify
+from kdbirl.trust.loto import FALLBACK, LotoSettings
+from kdbirl.trust.sensitivity import Change, Sensitivity, sensitivity
 
 KernelChoice = str | Kernel | Callable[..., Any]
 BandwidthChoice = Any  # the name of a rule, or (h, h_reward): checked when fitting

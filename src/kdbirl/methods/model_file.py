@@ -12,16 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from kdbirl.demos import stream_spec
-from kdbirl.diagnosis.loto import LotoSettings
-from kdbirl.diagnosis.plays import Plays
+from kdbirl.archive import read_arrays, whole_or_not_at_all
+from kdbirl.data import large_reader as stream_spec
 from kdbirl.errors import FileProblem, InputError
 from kdbirl.features import FeatureMap, from_spec
-from kdbirl.files import whole_or_not_at_all
-from kdbirl.likelihood.all_rows import AllRows, MissingRows
 from kdbirl.likelihood.bandwidths import Bandwidths
 from kdbirl.likelihood.ckde import CKDE
-from kdbirl.likelihood.cluster_rows import ClusterRows, RowsInMemory
 from kdbirl.likelihood.distances import DISTANCES, Distance, distance_name
 from kdbirl.likelihood.kernels import (
     Categorical,
@@ -33,13 +29,13 @@ from kdbirl.likelihood.kernels import (
     as_kernel,
     on_columns,
 )
-from kdbirl.likelihood.streamed_rows import StreamedRows
-from kdbirl.methods.bandwidth_choice import Choices
-from kdbirl.methods.fitted import Fitted
+from kdbirl.likelihood.large_sums import AllRows, ClusterRows, MissingRows, RowsInMemory, StreamedRows
+from kdbirl.methods.fitted import Choices, Fitted
 from kdbirl.posterior.auto import SAMPLERS, as_sampler
 from kdbirl.posterior.priors import FAMILIES, Prior
 from kdbirl.posterior.product_prior import CustomPrior, Product
-from kdbirl.reading import read_arrays
+from kdbirl.trust.held_out import Plays
+from kdbirl.trust.loto import LotoSettings
 
 FORMAT = 2
 LARGEST, LARGEST_POWER = 1e50, 1e9  # beyond, products of squares overflow

@@ -9,17 +9,17 @@ exact everywhere but on the boundaries between policies, where Q* has a kink. No
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from kdbirl.envs.base import TabularMDP
+from kdbirl._jax import float64
 from kdbirl.errors import InputError
-from kdbirl.planners.dynamics import dynamics_of
-from kdbirl.precision import float64
+from kdbirl.worlds.dynamics import dynamics_of
+from kdbirl.worlds.tabular import TabularMDP
 
 NEGLIGIBLE = 1e-18  # discount^steps below which nothing more is added in double precision
 GAIN = 1e-12  # an action changes only for a gain above this share of the largest |Q|: rounding must not go in circles
@@ -175,3 +175,60 @@ def _doublings(discount: float, n: int) -> int:
         return 1
     steps = n + 1 if discount == 1 else np.log(NEGLIGIBLE) / np.log(discount)
     return max(1, int(np.ceil(np.log2(steps))))
+
+
+# The likelihood of BIRL: an expert whose actions follow the optimal action values (Ramachandran and Amir 2007).
+#
+# With Q*(s, a) of the reward R (`optimal_values`) and an inverse temperature alpha:
+#
+#     "policy":        p(a | s, R) = exp(alpha Q*(s, a)) / sum_b exp(alpha Q*(s, b))               (a Boltzmann policy)
+#     "joint":         p(s, a | R) = exp(alpha Q*(s, a)) / sum_{s', b} exp(alpha Q*(s', b))         (Eq. 2 of the paper)
+#     "unnormalized":  exp(alpha Q*(s, a)), as PolicyWalk was published: its constant depends on R and was left out
+#
+# The joint form says that experts are rather *found* in states of high value; it sums over all states where anybody
+# acts.
+
+Form = Literal["policy", "joint", "unnormalized"]
+FORMS: tuple[Form, ...] = get_args(Form)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class BIRLLikelihood:
+    """sum_i log p(expert row i | R). `visits (n, A)` counts the expert's rows in each live state and action.
+
+    A table of counts has the same shape for every expert of a world, so a sampler is compiled once.
+    """
+
+    optimal_values: OptimalValues
+    alpha: Float[Array, ""]
+    visits: Float[Array, "n A"]
+    form: Form = field(metadata={"static": True})
+
+    @classmethod
+    @float64
+    def of(
+        cls, optimal_values: OptimalValues, alpha: float, visits: Float[np.ndarray, "n A"], form: Form
+    ) -> "BIRLLikelihood":
+        """From NumPy arrays."""
+        return cls(optimal_values, jnp.asarray(alpha, dtype=float), jnp.asarray(visits, dtype=float), form)
+
+    def __call__(self, reward: Float[Array, " q"]) -> Float[Array, ""]:
+        return self.of_action_values(self.optimal_values(reward))
+
+    def of_action_values(self, q_values: Float[Array, "n A"]) -> Float[Array, ""]:
+        """The log likelihood where Q* is known already."""
+        return jnp.sum(self.visits * self.log_densities(q_values))
+
+    def log_densities(self, q_values: Float[Array, "n A"]) -> Float[Array, "n A"]:
+        """log p of a row in each state with each action."""
+        scaled = self.alpha * q_values
+        if self.form == "policy":
+            return jax.nn.log_softmax(scaled, axis=1)
+        if self.form == "joint":
+            return scaled - jax.nn.logsumexp(scaled)
+        return scaled
+
+    def pointwise(self, reward: Float[Array, " q"]) -> Float[Array, " pairs"]:
+        """log p of every pair of state and action, by state; the method takes those that the expert shows."""
+        return self.log_densities(self.optimal_values(reward)).reshape(-1)

@@ -19,13 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from kdbirl._jax import float64
 from kdbirl.errors import InputError
-from kdbirl.methods.birl_likelihood import BIRLLikelihood
+from kdbirl.methods.optimal_values import BIRLLikelihood
 from kdbirl.posterior.mcmc import chain_keys
 from kdbirl.posterior.priors import Prior
-from kdbirl.posterior.sampler import Draws, Problem, require_counts
-from kdbirl.posterior.target import Target, starting_points
-from kdbirl.precision import float64
+from kdbirl.posterior.target import Draws, Problem, Target, require_counts, starting_points
 from kdbirl.progress import Progress
 
 BLOCK = 50  # kept draws per compiled call

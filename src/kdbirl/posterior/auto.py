@@ -7,8 +7,8 @@ from kdbirl.errors import InputError, did_you_mean
 from kdbirl.posterior.grid import MOST_DIMENSIONS, Grid, GridUnsuitable
 from kdbirl.posterior.independence import Independence
 from kdbirl.posterior.mcmc import HMC, NUTS, Metropolis
-from kdbirl.posterior.sampler import Draws, Problem, Sampler, require_counts
 from kdbirl.posterior.smc import SMC
+from kdbirl.posterior.target import Draws, Problem, Sampler, require_counts
 from kdbirl.posterior.vi import VI
 from kdbirl.progress import Progress
 

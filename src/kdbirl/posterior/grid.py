@@ -19,11 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from kdbirl._jax import float64
 from kdbirl.errors import SamplingError
 from kdbirl.posterior.cells import CellTree
-from kdbirl.posterior.sampler import Draws, Problem, require_counts
-from kdbirl.posterior.target import Target, density_problem
-from kdbirl.precision import float64
+from kdbirl.posterior.target import Draws, Problem, Target, density_problem, require_counts
 from kdbirl.progress import Progress
 from kdbirl.random_streams import stream
 

@@ -21,13 +21,12 @@ from blackjax.adaptation.window_adaptation import build_schedule
 from blackjax.mcmc import hmc, nuts, random_walk
 from jaxtyping import Array, Float
 
-from kdbirl.checkpoints import checkpoint_of
+from kdbirl._jax import float64
 from kdbirl.errors import InputError, SamplingError
-from kdbirl.posterior.sampler import Draws, Problem, require_counts
-from kdbirl.posterior.target import Starts, Target, starting_points
-from kdbirl.precision import float64
+from kdbirl.posterior.target import Draws, Problem, Starts, Target, require_counts, starting_points
 from kdbirl.progress import Progress
 from kdbirl.random_streams import stream
+from kdbirl.store import checkpoint_of
 
 BLOCK = 100  # iterations per compiled call
 DONE = 2  # the stage after warm-up; before it, 0 adapts the step size alone and 1 the mass matrix too

@@ -9,8 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from kdbirl._jax import float64
 from kdbirl.errors import InputError, did_you_mean
+from kdbirl.posterior.mcmc import Metropolis
 from kdbirl.posterior.priors import LogDensity, Parameters, Prior, Values, parse_prior
+from kdbirl.posterior.target import NoLikelihood, Problem, Target
+from kdbirl.progress import Silent
 
 CENTRE_DRAWS = 4000  # behind the median of a prior that is known by its density alone: within 3 % of its sd
 
@@ -195,7 +199,6 @@ class CustomPrior(Prior):
             if draws.shape != (n, q):
                 raise InputError(f"The prior's sampler gave an array of shape {draws.shape}; {(n, q)} was asked for.")
             return draws
-        from kdbirl.posterior.prior_draws import random_walk_draws
 
         return random_walk_draws(self, rng, n)
 
@@ -227,3 +230,30 @@ class CustomPrior(Prior):
 
     def describe(self) -> str:
         return getattr(self.function, "__name__", "user's log density")
+
+
+# Draws from a prior that is only known by its log density.
+
+CHAINS = 8
+
+
+@float64
+def random_walk_draws(prior: CustomPrior, rng: np.random.Generator, n: int) -> Float[np.ndarray, "n q"]:
+    """n draws by random-walk Metropolis on the prior alone."""
+    per_chain = -(-n // CHAINS)
+    starts = replace(prior, sampler=partial(scattered, *prior.support))
+    problem = Problem(Target.build(prior, NoLikelihood()), starts)
+    result = Metropolis(chains=CHAINS, draws=per_chain).sample(problem, int(rng.integers(2**31)), Silent())
+    return rng.permutation(result.draws.reshape(-1, result.draws.shape[-1]))[:n]
+
+
+def scattered(
+    low: Float[np.ndarray, " q"], high: Float[np.ndarray, " q"], rng: np.random.Generator, n: int
+) -> Float[np.ndarray, "n q"]:
+    """Starting points for the walk: uniform where the box is finite, around its finite end or zero elsewhere."""
+    below, above = np.isfinite(low), np.isfinite(high)
+    width = np.where(below & above, high - low, 1.0)
+    inside = np.where(below, low, 0.0) + width * rng.uniform(0.02, 0.98, (n, len(low)))
+    spread = rng.normal(size=(n, len(low)))
+    one_sided = np.where(below, low + np.abs(spread), high - np.abs(spread))
+    return np.where(below & above, inside, np.where(below | above, one_sided, spread))

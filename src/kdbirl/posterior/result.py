@@ -10,23 +10,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from kdbirl.demos.data import Demonstrations
+from kdbirl.data.demonstrations import Demonstrations
 from kdbirl.errors import InputError
 from kdbirl.features.base import FeatureMap
 from kdbirl.posterior.conditions import Condition, NamedDraws, holds
 from kdbirl.posterior.convergence import Convergence, assess
-from kdbirl.posterior.record import (
+from kdbirl.posterior.storage import (
     bandwidth_of,
     cards_of,
+    damaged,
     digest_of,
     frozen,
     json_copy,
     names_of,
+    read_posterior,
+    save_posterior,
     spec_of,
     statistic_of,
     table_of,
+    to_datatree,
 )
-from kdbirl.posterior.storage import damaged, read_posterior, save_posterior, to_datatree
 
 if TYPE_CHECKING:
     import polars

@@ -22,14 +22,13 @@ from jaxtyping import Array, Float, Int
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
-from kdbirl.checkpoints import checkpoint_of
+from kdbirl._jax import float64
 from kdbirl.errors import InputError, SamplingError
 from kdbirl.posterior.mcmc import chain_keys
-from kdbirl.posterior.sampler import Draws, Problem, require_counts
-from kdbirl.posterior.target import Target, density_problem, require_numbers
-from kdbirl.precision import float64
+from kdbirl.posterior.target import Draws, Problem, Target, density_problem, require_counts, require_numbers
 from kdbirl.progress import Progress
 from kdbirl.random_streams import stream
+from kdbirl.store import checkpoint_of
 
 ACCEPTANCE = {"random-walk": 0.3, "hmc": 0.8}  # of each inner kernel: what the length of its moves is tuned to
 LEAPFROG_STEPS = 5

@@ -4,18 +4,20 @@ Prior and likelihood stay separate until here. A parameter with bounds low < R <
 R = low + (high - low) / (1 + e^-z); one with a single bound as R = low + e^z or high - e^z.
 """
 
+import math
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from kdbirl.errors import SamplingError
+from kdbirl._jax import float64
+from kdbirl.errors import MEMORY_BYTES, InputError, SamplingError
 from kdbirl.posterior.priors import LogDensity, Parameters, Prior
-from kdbirl.precision import float64
+from kdbirl.progress import Progress
 from kdbirl.random_streams import stream
 
 Bounds = Literal["box", "none", "mixed"]
@@ -178,3 +180,61 @@ def density_problem(what: str, tried: int) -> SamplingError:
         f"The posterior density is {what} at each of {tried} draws from the prior. Usually the prior lies far from "
         "every training reward, or a compact kernel's bandwidth is too small."
     )
+
+
+# What every sampler takes and gives.
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is to be sampled: the density, the prior it was built from, and the directions the likelihood can see.
+
+    `informed (rank, q)` has orthonormal rows; None where they are not known.
+    """
+
+    target: Target
+    prior: Prior
+    informed: Float[np.ndarray, "rank q"] | None = None
+    differentiable: bool = True
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Draws from the posterior and what the sampler has to say about them."""
+
+    draws: Float[np.ndarray, "chain draw q"]
+    stats: dict[str, np.ndarray] = field(default_factory=dict)
+    sampler: str = ""
+    notes: tuple[str, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """A frozen configuration that draws from a problem. The same seed gives the same draws."""
+
+    name: ClassVar[str]
+
+    def sample(self, problem: Problem, seed: int, progress: Progress) -> Draws: ...
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class NoLikelihood:
+    """The likelihood of no data: samplers then draw from the prior."""
+
+    def __call__(self, reward: Float[Array, " q"]) -> Float[Array, ""]:
+        return jnp.zeros((), reward.dtype)
+
+    def pointwise(self, reward: Float[Array, " q"]) -> Float[Array, " u"]:
+        return jnp.zeros((0,), reward.dtype)
+
+
+def require_counts(sampler: str, **counts: Any) -> None:
+    """Refuse counts below one where the sampler is configured."""
+    for name, value in counts.items():
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not whole or value < 1:
+            raise InputError(f"{sampler}({name}={value!r}): a whole number of at least 1 was expected.")
+    kept = [int(counts[name]) for name in ("chains", "draws", "particles", "runs") if name in counts]
+    MEMORY_BYTES.check(8 * math.prod(kept), f"{sampler}: so many draws do not fit")

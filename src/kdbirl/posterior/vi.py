@@ -18,12 +18,11 @@ import optax
 from blackjax.vi import fullrank_vi, meanfield_vi
 from jaxtyping import Array, Float
 
+from kdbirl._jax import float64
 from kdbirl.errors import InputError, SamplingError
 from kdbirl.posterior.convergence import FEWEST_WEIGHTS, PARETO_K_LIMIT
 from kdbirl.posterior.mcmc import chain_keys
-from kdbirl.posterior.sampler import Draws, Problem, require_counts
-from kdbirl.posterior.target import Target, starting_points
-from kdbirl.precision import float64
+from kdbirl.posterior.target import Draws, Problem, Target, require_counts, starting_points
 from kdbirl.progress import Progress
 from kdbirl.random_streams import stream
 

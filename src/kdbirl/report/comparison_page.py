@@ -3,10 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
 from kdbirl.evaluation.comparison_table import SHOWN
+from kdbirl.evaluation.contenders import CONTENDERS
 from kdbirl.report.page import elements
-from kdbirl.report.page.command import command_of
-from kdbirl.report.page.shell import Section, page
+from kdbirl.report.page.shell import Section, command_of, page
+from kdbirl.report.panels import CHAINS, INK, NORMAL, SMALL, plain
 
 Row = Mapping[str, Any]
 
@@ -71,3 +76,87 @@ def _cell(row: Row, name: str) -> str:
         return elements.MISSING
     shown = f"{value:.3g}"
     return f"{shown} ± {error:.2g}" if isinstance(error, float) and error == error else shown
+
+
+# Methods side by side: regret, log density at the truth, coverage and time against the expert's rows.
+
+COLOURS = dict(zip(CONTENDERS, (*CHAINS, "#117733", "#999999"), strict=False))
+MARKERS = dict(zip(CONTENDERS, "osD^v<>PX*", strict=False))
+MEASURES = {
+    "regret": "regret: share of (best - random) lost",
+    "bounded": "log density at the truth (prior = 0)",
+    "coverage": "90 % intervals that hold the truth",
+    "seconds": "seconds for a posterior (median)",
+}
+APART = 0.035  # of a decade between neighbouring methods, so that their error bars do not hide each other
+
+
+def plot_comparison(
+    table: Sequence[Mapping[str, Any]], measures: Sequence[str] = tuple(MEASURES), title: str = ""
+) -> Figure:
+    """One panel for each measure; `table` is `evaluation.comparison_table.summary`. Bars are standard errors."""
+    columns = min(len(measures), 2)
+    lines = -(-len(measures) // columns)
+    figure = Figure(figsize=(4.1 * columns, 2.9 * lines + 0.8), layout="constrained")
+    axes = figure.subplots(lines, columns, squeeze=False).reshape(-1)
+    for panel, measure in zip(axes, measures, strict=False):
+        comparison_panel(panel, table, measure)
+    for panel in axes[len(measures) :]:
+        panel.set_visible(False)
+    handles = {text: handle for panel in axes for handle, text in zip(*panel.get_legend_handles_labels(), strict=True)}
+    columns = min(len(handles), 5) or 1
+    figure.legend(
+        list(handles.values()), list(handles), loc="outside upper center", ncols=columns, frameon=False, fontsize=NORMAL
+    )
+    if title:
+        plain(figure.supxlabel(f"rows of the expert ({title})"))
+    return figure
+
+
+def comparison_panel(axes: Axes, table: Sequence[Mapping[str, Any]], measure: str) -> None:
+    """One measure against n, a line for each method that has it."""
+    methods = list(dict.fromkeys(row["method"] for row in table))
+    for i, method in enumerate(methods):
+        own = [row for row in table if row["method"] == method and row[measure] is not None]
+        if own:
+            _line(axes, method, own, measure, 10 ** (APART * (i - (len(methods) - 1) / 2)))
+    _references(axes, measure)
+    sizes = sorted({row["n"] for row in table})
+    axes.set_xscale("log")
+    axes.set_xticks(sizes, [str(size) for size in sizes])
+    axes.minorticks_off()
+    axes.tick_params(labelsize=SMALL)
+    axes.grid(alpha=0.25)
+    axes.set_title(MEASURES[measure], fontsize=NORMAL, color=INK)
+
+
+def _line(axes: Axes, method: str, rows: Sequence[Mapping[str, Any]], measure: str, shift: float) -> None:
+    ordered = sorted(rows, key=lambda row: row["n"])
+    places = np.array([row["n"] for row in ordered], dtype=float) * shift
+    errors = [row.get(f"{measure}_error") or 0.0 for row in ordered]
+    bars = None if measure == "seconds" else errors
+    known = method in CONTENDERS
+    axes.errorbar(
+        places,
+        [row[measure] for row in ordered],
+        bars,
+        label=CONTENDERS[method].label if known else method,
+        color=COLOURS.get(method, INK),
+        marker=MARKERS.get(method, "o"),
+        linestyle="--" if method == "prior" else "-",
+        lw=2.2 if method == "kdbirl" else 1.1,
+        ms=4.5,
+        capsize=2,
+        zorder=4 if method == "kdbirl" else 3,
+    )
+
+
+def _references(axes: Axes, measure: str) -> None:
+    """What the numbers mean: chance, the prior, the nominal level."""
+    level = {"regret": 1.0, "bounded": 0.0, "coverage": 0.9}.get(measure)
+    if level is not None:
+        axes.axhline(level, color="#444", lw=0.8, ls=":")
+    if measure == "coverage":
+        axes.set_ylim(-0.03, 1.05)
+    if measure == "seconds":
+        axes.set_yscale("log")

@@ -3,15 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from kdbirl.files import write_text
-from kdbirl.report.page.charts import Part, content_of
-from kdbirl.report.page.draws import packed, thinned
+from kdbirl.archive import write_text
+from kdbirl.report.page.charts import Part, content_of, packed, thinned
 from kdbirl.report.page.posterior_sections import card_section, posterior_section, question_section, weights_section
 from kdbirl.report.page.record_sections import repeat_section, sampler_section, world_section
 from kdbirl.report.page.shell import page
 from kdbirl.report.page.trust_sections import drivers_section, informed_section, trust_section
-from kdbirl.report.run_files import Run, read_run
-from kdbirl.report.run_manifest import recorded
+from kdbirl.report.run_files import Run, read_run, recorded
 
 NAME = "report.html"
 NO_ROWS = '<meta name="kdbirl-rows" content="left out">'

@@ -20,9 +20,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import logsumexp
 
+from kdbirl._jax import float64
 from kdbirl.likelihood.ckde import CKDE
 from kdbirl.posterior.result import Posterior
-from kdbirl.precision import float64
 
 FEWEST_SHARE = 0.05  # of the draws that must count after weighting
 MOST_CELLS = 40_000_000  # draws x rows x tasks: about a second

@@ -7,9 +7,7 @@ import numpy as np
 from kdbirl.posterior.result import Posterior
 from kdbirl.report.choices import question
 from kdbirl.report.page import elements
-from kdbirl.report.page.charts import Chart, Part
-from kdbirl.report.page.draws import sentence
-from kdbirl.report.page.own_units import in_own_units
+from kdbirl.report.page.charts import Chart, Part, in_own_units, sentence
 from kdbirl.report.page.posterior_charts import (
     MOST_INTERVALS,
     MOST_MARGINALS,

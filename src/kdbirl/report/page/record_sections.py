@@ -10,8 +10,7 @@ from kdbirl.posterior.convergence import is_independent
 from kdbirl.report.choices import how_it_was_made
 from kdbirl.report.page import elements
 from kdbirl.report.page.charts import Chart, Part, quantity, values
-from kdbirl.report.page.command import command_of
-from kdbirl.report.page.shell import Section
+from kdbirl.report.page.shell import Section, command_of
 from kdbirl.report.page.world_charts import ARROWS, cell_map, loss, policy_shares
 from kdbirl.report.run_files import Run
 
@@ -72,9 +71,9 @@ def _no_rounding(value: Any, scale: float) -> Any:
 
 def _grid(run: Run, found: Mapping[str, Any]) -> list[Chart]:
     """Reward, and the policy that is best for the posterior mean, where the world is a Gridworld of moderate size."""
-    from kdbirl.envs.gridworld import Gridworld
-    from kdbirl.envs.named import named_world
-    from kdbirl.planners.plan import plan
+    from kdbirl.worlds.gridworld import Gridworld
+    from kdbirl.worlds.named import named_world
+    from kdbirl.worlds.planning import plan
 
     try:
         world = named_world(str(found["env"]), float(found["discount"]), found.get("planning_horizon"))

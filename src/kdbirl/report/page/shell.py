@@ -5,18 +5,52 @@ fetched from anywhere: were a name in a user's file ever not escaped, it still c
 """
 
 import base64
+import contextlib
 import hashlib
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from importlib.metadata import version
 from typing import Any
 
-from kdbirl.errors import InputError
+from kdbirl.archive import write_text
+from kdbirl.errors import FileProblem, InputError
+from kdbirl.installation import cache_home
 from kdbirl.report.page.elements import escaped, isolated, paragraph
-from kdbirl.report.page.vega import vega_bundle
+
+# Vega-Lite, the chart library (BSD licence), as one script for the inside of a page.
+#
+# It comes from the installed package `vl-convert-python`, which takes seconds to put it together: the result is kept in
+# the user's cache, by version.
+
+PACKAGE = "vl-convert-python"
+
+
+@cache
+def vega_bundle() -> str:
+    """vega, vegaLite and vegaEmbed as globals; the same text for the same version of the package."""
+    kept = cache_home() / f"vega-{version(PACKAGE)}.js"
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return kept.read_text(encoding="utf-8")
+    made = _put_together()
+    with contextlib.suppress(OSError, FileProblem):  # a cache that cannot be written only costs time
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_text(kept, made)
+    return made
+
+
+def _put_together() -> str:
+    import vl_convert
+
+    make: Any = vl_convert.javascript_bundle  # whose stub asks for a snippet that it need not have
+    script = str(make()).replace("\r\n", "\n")
+    # Were these in it, HTML would end or swallow the script; `\\x3c` is the same letter in JavaScript's strings
+    return script.replace("</script", "\\x3c/script").replace("<!--", "\\x3c!--")
+
 
 IDENTIFIER = re.compile(r"[a-z][a-z0-9-]*")
 
@@ -113,3 +147,25 @@ def _section(section: Section) -> str:
     else:
         inside = heading + section.body
     return f'<section id="{section.identifier}">{inside}</section>\n'
+
+
+# The command that repeats a run, from the configuration in its manifest.
+
+AGAIN = "run-again"
+NOT_ARGUMENTS = ("as_json", "quiet", "out")  # how it spoke, and where it went, change no number
+
+
+def command_of(configuration: Mapping[str, Any], verb: str = "fit", again: str = AGAIN) -> str:
+    """`kdbirl fit ...` on several lines, quoted for a shell."""
+    words = []
+    for name, value in configuration.items():
+        if name not in NOT_ARGUMENTS and value is not None and value is not False:
+            for one in value if isinstance(value, list) else [value]:
+                words.append(_option(name, one))
+    return " \\\n    ".join([f"kdbirl {verb}", *words, f"--out {again}"])
+
+
+def _option(name: str, value: Any) -> str:
+    option = f"--{name.replace('_', '-')}"
+    # with an equals sign, so that a value that starts with a dash is no option
+    return option if value is True else f"{option}={shlex.quote(str(value))}"

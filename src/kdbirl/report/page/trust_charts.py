@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from kdbirl.diagnosis.identifiability import kept_words, principal_contractions
-from kdbirl.diagnosis.sensitivity import MOVED
-from kdbirl.diagnosis.wording import axis_in_words
 from kdbirl.posterior.result import Posterior
 from kdbirl.report.influence import Influence
 from kdbirl.report.page.charts import CHOSEN, POSTERIOR, PRIOR, ROW, SOFT, Chart, named, quantity, values
+from kdbirl.trust.directions import axis_in_words
+from kdbirl.trust.identifiability import kept_words, principal_contractions
+from kdbirl.trust.sensitivity import MOVED
 
 MOST_DIRECTIONS, MOST_ITEMS = 24, 15
 LEARNT = "share of the prior's variance that is gone"

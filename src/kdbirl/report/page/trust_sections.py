@@ -6,8 +6,7 @@ import numpy as np
 
 from kdbirl.report.influence import Influence, influence_of_rows, influence_of_tasks
 from kdbirl.report.page import elements
-from kdbirl.report.page.charts import Part
-from kdbirl.report.page.own_units import in_own_units
+from kdbirl.report.page.charts import Part, in_own_units
 from kdbirl.report.page.shell import Section
 from kdbirl.report.page.trust_charts import MOST_ITEMS, coverage, directions, influence, sensitivity
 from kdbirl.report.run_files import Run

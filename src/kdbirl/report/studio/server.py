@@ -15,17 +15,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from kdbirl.errors import FileProblem, InputError, KDBIRLError
-from kdbirl.limits import JSON_BYTES
-from kdbirl.methods.posteriors_file import StoredPosteriors
-from kdbirl.reading import opened
+from kdbirl.archive import opened
+from kdbirl.errors import JSON_BYTES, FileProblem, InputError, KDBIRLError
+from kdbirl.methods.posteriors import StoredPosteriors
 from kdbirl.report.html import NAME, report_page
 from kdbirl.report.page import elements
 from kdbirl.report.page.shell import Section, page
 from kdbirl.report.run_files import read_run
-from kdbirl.report.studio.pages import ALL_RUNS, comparison_page, list_page, tasks_list_page
-from kdbirl.report.studio.runs import listed, runs_under
-from kdbirl.report.tasks_directory import FILE, is_tasks_run, task_run
+from kdbirl.report.studio.pages import ALL_RUNS, comparison_page, list_page, listed, runs_under, tasks_list_page
+from kdbirl.report.tasks import FILE, is_tasks_run, task_run
 
 LOOPBACK = "127.0.0.1"
 SECONDS = 30  # for a request to arrive

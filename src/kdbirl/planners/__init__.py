@@ -1,1 +1,0 @@
-"""Reward -> policy, and what a policy is worth: exact in tabular worlds, for many rewards at once."""
