@@ -4,6 +4,7 @@
 #   make test                 lint, types and tests: what CI runs       make test WORKERS=0 PYTEST_ARGS="-k grid"
 #   make test-long            the tests that take minutes
 #   make lint | format        ruff and mypy | rewrite the files as ruff wants them
+#   make paper                the paper by experiment: hours           make paper QUICK=1    minutes; decides nothing
 #   make docs                 the documentation site, in build/site
 #   make fuzz                 fuzz every reader and the command line     make fuzz FUZZ_ARGS="--guided --count 20000"
 #   make bench                the benchmarks
@@ -14,11 +15,12 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-long fuzz lint format docs bench clean ready-plain ready-test ready-bench
+.PHONY: help demo test test-long fuzz lint format docs paper bench clean ready-plain ready-test ready-bench
 
 WORKERS ?= 2
 PYTEST_ARGS ?=
 FUZZ_ARGS ?=
+PAPER_OUT ?= reproduction
 DEMO_OUT ?= demo-run
 export PYTHON
 
@@ -52,6 +54,9 @@ format: ready-test
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: ready-test
 	@$(python) -m mkdocs build --strict --quiet && echo "Open build/site/index.html"
+
+paper: ready-test
+	@$(python) -m paper all $(if $(QUICK),--quick) --out "$(PAPER_OUT)"
 
 bench: ready-bench
 	@$(python) -m benchmarks

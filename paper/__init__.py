@@ -1,1 +1,1 @@
-"""The paper's figures and claims, put to the test: what `kdbirl reproduce` runs."""
+"""The paper's figures and claims by experiment: what `python -m paper` runs, from a checkout; never installed."""

@@ -1,4 +1,4 @@
-"""`kdbirl reproduce`: the paper, run again, and what holds of it."""
+"""`python -m paper`: the paper, run again, and what holds of it."""
 
 import sys
 from collections.abc import Sequence
@@ -9,15 +9,13 @@ from typing import Annotated
 
 import typer
 
-from kdbirl.cli.terminal import at_home, say
+from kdbirl.cli import main
+from kdbirl.cli.terminal import Verb, at_home, example, say
 from kdbirl.errors import InputError, did_you_mean
 from kdbirl.evaluation.cells import CellStore
 from kdbirl.progress import Progress
 from kdbirl.worlds import icu_sepsis
-from paper import bandwidths as bandwidth_claims
-from paper import bandwidths as bandwidth_rules
-from paper import fig1, fig2, fig3, fig4, fig5, limits, timing
-from paper import theory as contraction
+from paper import bandwidths, fig1, fig2, fig3, fig4, fig5, limits, theory, timing
 from paper.experiment import Experiment, Part, Request
 from paper.theory import claims
 
@@ -83,35 +81,35 @@ def reproduce(
         say(f"{claims_text(claims)}\n\nFiles:\n{listed}")
 
 
-# The experiments that `kdbirl reproduce` knows by name, in the order in which `all` runs them.
+# The experiments by name, in the order in which `all` runs them.
 
 
 def measure_contraction(request: Request, store: CellStore, progress: Progress) -> Part:
     """Lemma 4.1 and Theorem 4.2; both variants of the ledger come from one run."""
     from paper.theory_plots import plot_ckde_convergence, plot_contraction_draws, plot_posterior_contraction
 
-    spec = request.size(contraction.FULL, contraction.QUICK)
+    spec = request.size(theory.FULL, theory.QUICK)
     spec = spec if request.seeds is None else replace(spec, seeds=request.seeds)
-    numbers = contraction.run(spec, store, progress)
+    numbers = theory.run(spec, store, progress)
     figures = {
         "lemma-4.1": plot_ckde_convergence(numbers["lemma_4_1"]),
         "theorem-4.2": plot_posterior_contraction(numbers["theorem_4_2"]),
         "theorem-4.2-draws": plot_contraction_draws(numbers["theorem_4_2"], numbers["configuration"]["world"]),
     }
-    return Part(contraction.NAME, numbers, spec.seeds, claims(numbers), figures)
+    return Part(theory.NAME, numbers, spec.seeds, claims(numbers), figures)
 
 
 def measure_bandwidths(request: Request, store: CellStore, progress: Progress) -> Part:
     """Every bandwidth rule on tasks with known rewards: coverage, log density at the truth, EVD."""
     from paper.bandwidths import plot_bandwidth_rules
 
-    study = request.size(bandwidth_rules.FULL, bandwidth_rules.QUICK)
+    study = request.size(bandwidths.FULL, bandwidths.QUICK)
     study = study if request.seeds is None else replace(study, banks=request.seeds)
     rows = study.run(store, progress)
-    table, name = bandwidth_claims.summary(rows), bandwidth_claims.NAME
+    table, name = bandwidths.summary(rows), bandwidths.NAME
     numbers = {"experiment": name, "configuration": asdict(study), "summary": table, "rows": rows}
     figures = {measure: plot_bandwidth_rules(table, measure) for measure in ("coverage", "bounded")}
-    found = bandwidth_claims.claims(rows, request.quick)
+    found = bandwidths.claims(rows, request.quick)
     return Part(name, numbers, study.banks, found, figures, {name: table})
 
 
@@ -121,9 +119,9 @@ ALL = (
     fig3.EXPERIMENT,
     fig4.EXPERIMENT,
     fig5.EXPERIMENT,
-    Experiment(contraction.NAME, "Lemma 4.1 and Theorem 4.2", {"": measure_contraction}),
+    Experiment(theory.NAME, "Lemma 4.1 and Theorem 4.2", {"": measure_contraction}),
     Experiment(
-        bandwidth_claims.NAME,
+        bandwidths.NAME,
         "Which bandwidth rule can be trusted",
         {"": measure_bandwidths},
         needs=(icu_sepsis.assets,),
@@ -140,3 +138,12 @@ def chosen(names: Sequence[str]) -> list[Experiment]:
         if name not in EXPERIMENTS and name != "all":
             raise InputError(f"There is no experiment called {name!r}.{did_you_mean(name, [*EXPERIMENTS, 'all'])}")
     return [EXPERIMENTS[name] for name in (EXPERIMENTS if "all" in names else dict.fromkeys(names))]
+
+
+app = typer.Typer(
+    name="python -m paper", pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
+app.command(cls=Verb, epilog=example("python -m paper contraction --quick --out reproduction"))(reproduce)
+
+if __name__ == "__main__":
+    main(commands=app)

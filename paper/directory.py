@@ -117,7 +117,7 @@ def _short(value: Any) -> Any:
 # other stand on one page.
 
 PAGE = "index.html"
-EXPECTED = "expected what kdbirl reproduce wrote; move it away, or choose another directory"
+EXPECTED = "expected what python -m paper wrote; move it away, or choose another directory"
 LEAD = (
     "KD-BIRL: Kernel Density Bayesian Inverse Reinforcement Learning (TMLR 2024). Each claim is decided by one number "
     "a seed: its mean, its 95 % interval over seeds, and the line that it must cross. Variants: printed, as the text "

@@ -1,4 +1,4 @@
-"""An experiment of the paper: what it is called, what it runs, and what it leaves. The frame of `kdbirl reproduce`.
+"""An experiment of the paper: what it is called, what it runs, and what it leaves. The frame of `python -m paper`.
 
 An experiment is a list of parts, one for each variant of its setting; or a single part, where one run serves all. A
 part measures its cells through a `CellStore` (resumable; keyed by content) and hands back plain numbers, tidy tables,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from paper.directory import Reproduction
 
-# What a user asks `kdbirl reproduce` for.
+# What a user asks `python -m paper` for.
 
 FEWEST = 2  # seeds: an interval needs a spread
 

@@ -1,4 +1,4 @@
-"""`kdbirl reproduce contraction`: Lemma 4.1 and Theorem 4.2 measured on a world whose p(s, a | R) is known.
+"""`python -m paper contraction`: Lemma 4.1 and Theorem 4.2 measured on a world whose p(s, a | R) is known.
 
 `run` measures every cell (a path, a size, a seed) through a `CellStore` and gives plain numbers, the same on every run;
 `claims` puts them into the ledger; the figures of `report.contraction_plots` are drawn from the same numbers.

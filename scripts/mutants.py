@@ -45,10 +45,10 @@ Item = TypeVar("Item")
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("likelihood", "posterior")
 SUITES = (
-    *("likelihood", "posterior", "methods/test_kdbirl.py", "methods/test_model_file.py", "diagnosis/test_support.py"),
+    *("likelihood", "posterior", "methods/test_kdbirl.py", "methods/test_model_file.py", "trust/test_support.py"),
     *("methods/test_many_tasks.py", "methods/test_streamed_bank.py", "test_checkpoints.py", "test_cluster.py"),
     "test_frozen_classes.py",
-    *("diagnosis/test_identifiability.py", "diagnosis/test_loto.py", "diagnosis/test_calibration.py"),
+    *("trust/test_identifiability.py", "trust/test_loto.py", "trust/test_calibration.py"),
 )
 if "MUTANT_SUITES" in os.environ:
     SUITES = tuple(os.environ["MUTANT_SUITES"].split())

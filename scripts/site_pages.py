@@ -14,17 +14,16 @@ import kdbirl
 ROOT = Path(__file__).resolve().parents[1]
 # In the order of the pipeline, with what README's layout says about them.
 FOLDERS = {
-    "envs": "worlds that behaviour can come from (never required)",
-    "planners": "from a reward to a policy",
-    "demos": "demonstrations and task banks, the files they are in, rollouts",
+    "data": "demonstrations and task banks, the files they are in",
     "features": "feature maps of a state and an action",
+    "worlds": "worlds that behaviour can come from, planning in them, rollouts (never required)",
     "likelihood": "kernels and bandwidths",
     "posterior": "priors, samplers, the result",
-    "diagnosis": "can it be trusted: held-out tasks, calibration",
+    "trust": "can it be trusted: held-out tasks, calibration",
     "methods": "what users call: fit, then posterior",
     "evaluation": "how good is it: the expected value difference",
     "report": "plots",
-    "checkpoints": "long work that can be interrupted",
+    "store": "long work that can be interrupted",
     "errors": "what is raised on purpose, and warnings",
 }
 

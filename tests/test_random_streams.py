@@ -25,7 +25,7 @@ from kdbirl.worlds.sepsis.q_episodes import Setup, look_around, starts_of
 from kdbirl.worlds.simulated_rollouts import simulated_steps
 from kdbirl.worlds.simulator import TabularSimulator
 
-from .envs.cartpole import CartPole
+from .worlds.cartpole import CartPole
 
 PACKAGE = Path(__file__).parents[1] / "src" / "kdbirl"
 RARE = 1e-6

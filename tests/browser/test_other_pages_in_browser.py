@@ -54,7 +54,7 @@ def test_it_is_readable_everywhere_and_runs_nothing(name, width, scheme, request
     assert violations(watched.page, axe) == []
     assert HOSTILE[0] in watched.page.locator("main").inner_text()
     command = watched.page.locator("pre code").inner_text()
-    expected = {"comparison": "--rows=10,50 \\\n    --draws=1000", "reproduction": "kdbirl reproduce fig1"}
+    expected = {"comparison": "--rows=10,50 \\\n    --draws=1000", "reproduction": "python -m paper fig1"}
     assert expected[name] in command
     assert watched.page.evaluate("window.hacked") is None
     assert watched.requests == [path.as_uri()]

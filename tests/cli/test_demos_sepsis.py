@@ -9,7 +9,7 @@ from kdbirl.errors import InputError
 from kdbirl.worlds.named import named_world, read_world
 from kdbirl.worlds.sepsis.covariates import COVARIATES
 
-from ..planners.untrained import untrained
+from ..worlds.untrained import untrained
 
 OPTIONS = ["--true-reward", "SOFA=-1", "--random-rewards", "2", "--reward-prior", "uniform:-1,1", "--episodes", "2"]
 

@@ -14,7 +14,7 @@ from kdbirl.worlds.named import named_world
 from kdbirl.worlds.sepsis import deep_q
 from kdbirl.worlds.sepsis.covariates import COVARIATES
 
-from ..planners.untrained import untrained
+from ..worlds.untrained import untrained
 
 TRUTH = np.array([-1.0, 0.2, -0.3])
 TINY = {"hidden": (8,), "updates": 20, "evaluate_every": 10, "environments": 4, "batch": 8, "evaluation_episodes": 4}

@@ -102,12 +102,6 @@ WORKS = {
         answers,
         last="manifest.json",
     ),
-    "reproduce": Work(
-        ["reproduce", "fig3", "--variant", "printed", "--variant", "released", "--quick", "--out", "paper"],
-        "paper",
-        ledger_and_tables,
-        last="index.html",
-    ),
 }
 
 

@@ -9,7 +9,7 @@ from scipy.stats import chi2
 import kdbirl as kb
 from kdbirl.errors import InputError
 
-from ..envs.worlds import WORLDS, random_mdp
+from ..worlds.worlds import WORLDS, random_mdp
 
 
 def posterior(draws, sampler="NUTS", lp=None):

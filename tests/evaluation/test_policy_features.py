@@ -7,8 +7,8 @@ import kdbirl as kb
 from kdbirl.errors import InputError
 from kdbirl.worlds.simulator import TabularSimulator
 
-from ..envs.cartpole import CartPole
-from ..planners.untrained import untrained
+from ..worlds.cartpole import CartPole
+from ..worlds.untrained import untrained
 
 GRID = kb.Gridworld(3, horizon=8)
 SIMULATOR = TabularSimulator(GRID)

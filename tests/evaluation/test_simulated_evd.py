@@ -10,7 +10,7 @@ import kdbirl as kb
 from kdbirl.errors import InputError
 from kdbirl.worlds.simulator import TabularSimulator
 
-from ..envs.cartpole import CartPole
+from ..worlds.cartpole import CartPole
 
 GRID = kb.Gridworld(3, slip=0.3, horizon=12, discount=0.9)
 STILL = kb.Gridworld(3, slip=0.2, discount=0.8)  # no horizon: policies do not depend on the step

@@ -209,7 +209,8 @@ def test_a_damaged_file_is_refused(quick: VAE) -> None:
 
 def test_using_a_saved_map_needs_no_jax(quick: VAE, repository: Path) -> None:
     program = (
-        "import json, sys\nfrom kdbirl.data.demonstrations import Demonstrations\nfrom kdbirl.features import from_spec\n"
+        "import json, sys\nfrom kdbirl.data.demonstrations import Demonstrations\n"
+        "from kdbirl.features import from_spec\n"
         "spec, states, actions = json.load(sys.stdin)\nimport numpy as np\n"
         "rows = Demonstrations(np.array(states), np.array(actions), n_actions=4)\n"
         "print(json.dumps([from_spec(spec)(rows).tolist(), 'jax' in sys.modules]))"

@@ -214,7 +214,6 @@ LINES = [
     _line("demos", "--env", "gridworld:2", "--one-per-state", "--true-reward", "0,0,0,1", "--out", "demos"),
     _line("demos", "--env", "gridworld-xy:3", "--random-rewards", "3", "--true-reward", "x=1", "--out", "demos"),
     _line("compare", "--env", "gridworld:2", "--methods", "prior,kdbirl", "--rows", "10", "--seeds", "1", "--out", "c"),
-    _line("reproduce", "fig1", "--quick", "--seeds", "1", "--out", "r"),
     _line("diagnose", "given", "--calibrate", "--plan"),
     _line("evaluate", "given", "--world", "world.json"),
     _line("report", "given", "--no-rows", "--out", "page.html"),

@@ -33,7 +33,7 @@ from kdbirl.methods.avril_elbo import (
 from kdbirl.progress import BLOCK, Silent
 from kdbirl.training import Schedule, begin, learn
 
-from ..envs.cartpole import CartPole
+from ..worlds.cartpole import CartPole
 
 QUICK = {"hidden": (16,), "steps": 300, "batch": 16, "draws": 500}
 

@@ -10,10 +10,8 @@ from contextlib import suppress
 from typing import Annotated, NoReturn, TextIO
 
 import typer
-from paper.__main__ import reproduce
 
 from kdbirl import __version__
-from kdbirl.cli import terminal as compilation_cache
 from kdbirl.cli.compare import compare
 from kdbirl.cli.demos import demos
 from kdbirl.cli.diagnose import diagnose
@@ -22,7 +20,7 @@ from kdbirl.cli.evaluate import evaluate
 from kdbirl.cli.fit import fit
 from kdbirl.cli.report import report
 from kdbirl.cli.studio import studio
-from kdbirl.cli.terminal import Verb, Verbs, example, printable
+from kdbirl.cli.terminal import Verb, Verbs, example, printable, switch_on
 from kdbirl.errors import Interrupted, KDBIRLError, KDBIRLWarning, readable
 
 INTERRUPTED = 130  # what shells call a program that Ctrl-C has ended
@@ -44,7 +42,6 @@ EXAMPLES: dict[Callable[..., None], str] = {
     compare: example("kdbirl compare --env gridworld:2 --methods kdbirl,birl,avril --rows 10,100", "--out grid"),
     report: example("kdbirl report run --no-rows --open"),
     studio: example("kdbirl studio runs --open"),
-    reproduce: example("kdbirl reproduce contraction --quick --out reproduction"),
     doctor: example("kdbirl doctor --json"),
 }
 for verb, shown in EXAMPLES.items():
@@ -67,15 +64,15 @@ def _kdbirl(
     """Bayesian inverse reinforcement learning from labelled training tasks."""
 
 
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
+def main(arguments: Sequence[str] | None = None, commands: typer.Typer = app) -> NoReturn:
     """Entry point of the process: set it up, run the verb, exit. Nothing else in the package touches the process."""
-    compilation_cache.switch_on()
+    switch_on()
     _show_only_our_warnings()
     _keep_native_code_quiet()
     with suppress(AttributeError):  # a file name may be any bytes: shown with backslashes
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     signal.signal(signal.SIGTERM, _stop)
-    sys.exit(run(arguments))
+    sys.exit(run(arguments, commands))
 
 
 def _stop(*_: object) -> NoReturn:
@@ -83,11 +80,11 @@ def _stop(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
+def run(arguments: Sequence[str] | None = None, commands: typer.Typer = app) -> int:
     """Run the command line and give its exit code: 0, or 2 for a user's mistake, 1 for anything else."""
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
-        code = app(args=words, prog_name="kdbirl", standalone_mode=False)
+        code = commands(args=words, prog_name=commands.info.name, standalone_mode=False)
         if code == INTERRUPTED:
             return _sentence("Stopped.", INTERRUPTED)
         return code if isinstance(code, int) else 0

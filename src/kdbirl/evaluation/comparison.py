@@ -42,7 +42,7 @@ from kdbirl.worlds.tabular import TabularMDP
 
 # How good is one method's answer to one test task, whose reward is known to the judge alone?
 #
-#    EVD            mean over posterior draws of V(pi*, R*) - V(pi_R, R*)              (`evd`); of the policy for cloning
+#     EVD            mean over posterior draws of V(pi*, R*) - V(pi_R, R*)   (`evd`); of its policy for cloning
 #     regret         EVD / (V(pi*, R*) - V(random, R*)): 0 is optimal, 1 is chance
 #     log density    log p(R* | expert) - log p(R*), in nats above the prior, from the draws
 #     coverage       share of the parameters whose central 90 % interval holds R*

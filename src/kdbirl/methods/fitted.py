@@ -17,7 +17,6 @@ from kdbirl.data.large_pass import summarise
 from kdbirl.data.large_summary import BankSummary
 from kdbirl.errors import CalibrationWarning, InputError, did_you_mean
 from kdbirl.features import FeatureMap, as_feature_map
-from kdbirl.features.base import FeatureMap
 from kdbirl.features.maps import Columns
 from kdbirl.likelihood.bandwidths import RULES, Bandwidths, by_rule, given
 from kdbirl.likelihood.ckde import CKDE

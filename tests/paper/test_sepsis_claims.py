@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from paper.patient_worlds import SETTINGS
+
 from paper import fig4 as fig4_claims
 from paper import fig5
-from paper.patient_worlds import SETTINGS
 
 SIZES, STARS, SEEDS = (10, 100, 1000), 4, 12
 

@@ -4,13 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from paper import bandwidths as bandwidth_claims
 from paper.bandwidths import RuleStudy, _Trial, marginal_ranks, plot_bandwidth_rules, world_of
 from scipy.stats import norm
 
 import kdbirl as kb
 from kdbirl.evaluation.cells import CellStore
 from kdbirl.posterior.priors import prior_points
+from paper import bandwidths as bandwidth_claims
 
 STUDY = RuleStudy(worlds=("grid",), tasks=(8,), rows=(20,), banks=2, rules=("median", "paper"))
 

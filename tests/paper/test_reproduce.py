@@ -1,4 +1,4 @@
-"""`kdbirl reproduce`: files, verdicts, going on, and mistakes in one sentence."""
+"""`python -m paper`: files, verdicts, going on, and mistakes in one sentence."""
 
 import json
 import shutil
@@ -9,20 +9,24 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from paper import fig3
-from paper import theory as contraction
-from paper.__main__ import EXPERIMENTS
+from paper.__main__ import EXPERIMENTS, app
 from paper.grid_settings import FIG1
 from paper.ledger import Claim, read_ledger, update_ledger
 from paper.timing import NOT_IN_QUICK
 
 from kdbirl import cli
 from kdbirl.worlds import icu_sepsis
+from paper import fig3
+from paper import theory as contraction
 
-from ..experiments.claims_of_the_paper import EXPECTED
+from .claims_of_the_paper import EXPECTED
 
 FIGURES = ("lemma-4.1", "theorem-4.2", "theorem-4.2-draws")
 FIRST_BYTES = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+
+
+def run(words):
+    return cli.run(words, app)
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +44,7 @@ def here(tmp_path, monkeypatch):
 
 def test_it_leaves_everything_and_the_same_again(here, capsys):
     """Figures, numbers, a ledger and a manifest; computed anew they are the same files, other rows stay."""
-    assert cli.run(["reproduce", "contraction", "--quick", "--out", "made"]) == 0
+    assert run(["contraction", "--quick", "--out", "made"]) == 0
     shown = capsys.readouterr()
     assert "lemma-4.1 (ours): NOT DECIDED (QUICK)" in shown.out
     assert max(map(len, shown.out.splitlines())) <= 80
@@ -52,7 +56,7 @@ def test_it_leaves_everything_and_the_same_again(here, capsys):
     update_ledger(Path("made/claims.csv"), [other])
     before = contents(Path("made/contraction"))
     shutil.rmtree("made/contraction")
-    assert cli.run(["reproduce", "contraction", "--quick", "--quiet", "--out", "made"]) == 0
+    assert run(["contraction", "--quick", "--quiet", "--out", "made"]) == 0
     assert capsys.readouterr() == ("", "")
     assert contents(Path("made/contraction")) == before
     assert read_ledger(Path("made/claims.csv")) == [other, *ledger]
@@ -78,7 +82,7 @@ def contents(folder):
 
 
 def test_json_and_seeds(here, capsys):
-    assert cli.run(["reproduce", "contraction", "--quick", "--seeds", "3", "--json"]) == 0
+    assert run(["contraction", "--quick", "--seeds", "3", "--json"]) == 0
     shown = capsys.readouterr()
     assert shown.err == ""
     content = json.loads(shown.out)
@@ -94,8 +98,8 @@ def test_a_variant_of_a_figure_alone_and_then_another(here, capsys, monkeypatch)
     for long.
     """
     monkeypatch.setattr(fig3, "FIG3", {"printed": FIG1["printed"], "ours": replace(FIG1["printed"], variant="ours")})
-    asked = ["reproduce", "fig3", "--quick", "--out", "made"]
-    assert cli.run([*asked, "--variant", "printed"]) == 0
+    asked = ["fig3", "--quick", "--out", "made"]
+    assert run([*asked, "--variant", "printed"]) == 0
     shown = capsys.readouterr().out
     assert "equivalence-class (printed): NOT DECIDED (QUICK)" in shown
     folder, ledger = Path("made/fig3"), read_ledger(Path("made/claims.csv"))
@@ -108,13 +112,13 @@ def test_a_variant_of_a_figure_alone_and_then_another(here, capsys, monkeypatch)
     }
     assert len((folder / "fig3-printed.csv").read_text().splitlines()) == 3
     before = contents(folder)
-    assert cli.run([*asked, "--variant", "ours", "--quiet"]) == 0
+    assert run([*asked, "--variant", "ours", "--quiet"]) == 0
     assert [row for row in read_ledger(Path("made/claims.csv")) if row.variant == "printed"] == ledger
     assert before.items() <= contents(folder).items()
     page = Path("made/index.html").read_text()
     assert page.count("data:image/png;base64,") == 2
     shutil.rmtree(folder)
-    assert cli.run([*asked, "--variant", "printed", "--quiet"]) == 0
+    assert run([*asked, "--variant", "printed", "--quiet"]) == 0
     assert contents(folder) == before
 
 
@@ -137,7 +141,7 @@ def test_a_mistake_is_one_sentence_and_writes_nothing(case, here, capsys):
     Path("full").mkdir()
     Path("full/thesis.txt").write_text("x")
     words, sentence = MISTAKES[case]
-    assert cli.run(["reproduce", *words, "--quick"]) == 2
+    assert run([*words, "--quick"]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.count("\n") == 1
@@ -147,7 +151,7 @@ def test_a_mistake_is_one_sentence_and_writes_nothing(case, here, capsys):
 
 def test_a_missing_package_is_told_before_anything_runs(here, capsys, monkeypatch):
     monkeypatch.setattr(icu_sepsis, "find_spec", lambda name: None)
-    assert cli.run(["reproduce", "all", "--quick", "--out", "made"]) == 2
+    assert run(["all", "--quick", "--out", "made"]) == 2
     shown = capsys.readouterr()
     assert "pip install 'kdbirl[icu-sepsis]'" in shown.err
     assert not Path("made").exists()
@@ -155,7 +159,7 @@ def test_a_missing_package_is_told_before_anything_runs(here, capsys, monkeypatc
 
 def test_all_of_the_paper_in_quick(here):
     """As a user runs it, in a process of its own: every experiment and variant, and no claim is decided."""
-    asked = [sys.executable, "-m", "kdbirl", "reproduce", "all", "--quick", "--json", "--out", "made"]
+    asked = [sys.executable, "-m", "paper", "all", "--quick", "--json", "--out", "made"]
     done = subprocess.run(asked, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     content = json.loads(done.stdout)
@@ -172,7 +176,7 @@ def test_all_of_the_paper_in_quick(here):
     assert {row.why for row in ledger if row.name == "cost-in-stan"} == {NOT_IN_QUICK}
 
 
-SMALL = [sys.executable, "-m", "kdbirl", "reproduce", "fig3", "contraction", "timing", "--quick", "--quiet", "--out"]
+SMALL = [sys.executable, "-m", "paper", "fig3", "contraction", "timing", "--quick", "--quiet", "--out"]
 
 
 def tables(folder):
@@ -206,7 +210,7 @@ def test_a_run_that_was_killed_goes_on_with_identical_results(here):
 @pytest.mark.long
 def test_all_of_it_twice_gives_identical_tables(here):
     for name in ("once", "twice"):
-        asked = [sys.executable, "-m", "kdbirl", "reproduce", "all", "--quick", "--quiet", "--out", name]
+        asked = [sys.executable, "-m", "paper", "all", "--quick", "--quiet", "--out", name]
         assert subprocess.run(asked, check=False).returncode == 0
     once, twice = tables(Path("once")), tables(Path("twice"))
     assert len(once[0]) > 100

@@ -10,7 +10,7 @@ from kdbirl.errors import FileProblem, InputError
 from kdbirl.worlds.sepsis.deep_q import policies_of
 from kdbirl.worlds.simulator import TabularSimulator
 
-from ..envs.cartpole import CartPole
+from .cartpole import CartPole
 from .untrained import untrained
 
 CART = CartPole(discount=0.99)

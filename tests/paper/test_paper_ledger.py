@@ -5,14 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from paper import bandwidths as bandwidth_rules
-from paper import fig1, fig2, fig3, fig4, limits, timing
-from paper import theory as contraction
 from paper.grid_data import GridData
 from paper.grid_posteriors import FULL, kdbirl_model
 from paper.grid_settings import FIG1, FIG2, FIG3
 from paper.ledger import FEWEST_SEEDS, FILE, read_ledger
 from paper.patient_worlds import EVERY_SECOND_CORNER, SETTINGS
+
+from paper import bandwidths as bandwidth_rules
+from paper import fig1, fig2, fig3, fig4, limits, timing
+from paper import theory as contraction
 
 LEDGER = read_ledger(Path(__file__).resolve().parents[2] / "docs" / FILE)
 OURS = {"fig1": FIG1["ours"], "fig2": FIG2[-1.0, 1.0]["ours"], "fig3": FIG3["ours"]}

@@ -60,7 +60,7 @@ class Asked:
 
 def test_simulators_are_environments_too():
     """Rows follow each other by CartPole's own equations, and ends and cuts are told apart."""
-    from ..envs.cartpole import FARTHEST, SECONDS, STEEPEST, CartPole
+    from ..worlds.cartpole import FARTHEST, SECONDS, STEEPEST, CartPole
 
     pole = CartPole(discount=0.99)
     demos = kb.rollout(pole, "random", episodes=30, horizon=25, seed=0)

@@ -13,8 +13,8 @@ from kdbirl.worlds.dynamics import dynamics_of
 from kdbirl.worlds.policy_iteration import policy_iteration
 from kdbirl.worlds.policy_value import Anchor
 
-from ..envs.worlds import random_mdp
 from .reference import best_by_enumeration, by_linear_programme, by_sweeps, value_of
+from .worlds import random_mdp
 
 
 def rewards_of(mdp, count=3, seed=0):

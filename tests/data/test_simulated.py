@@ -9,8 +9,8 @@ from kdbirl.random_streams import stream
 from kdbirl.worlds import simulated_rollouts as simulated_episodes
 from kdbirl.worlds.simulator import TabularSimulator
 
-from ..envs.cartpole import CartPole
-from ..planners.untrained import untrained
+from ..worlds.cartpole import CartPole
+from ..worlds.untrained import untrained
 
 CART = CartPole(discount=0.99)
 REWARDS = np.random.default_rng(3).normal(size=(5, len(CART.feature_names)))

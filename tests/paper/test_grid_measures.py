@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from paper import grid_settings as measures
 from paper.fig2 import regret_of
 
 from kdbirl.worlds.gridworld import Gridworld
+from paper import grid_settings as measures
 
 TRUTH = np.array([0.0, 1.0])
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from paper.claims import Statement
+
+from kdbirl.errors import InputError
 from paper import fig1 as fig1_claims
 from paper import fig2 as fig2_claims
 from paper import fig3
 from paper import limits as limits_claims
-from paper.claims import Statement
-
-from kdbirl.errors import InputError
 
 SEEDS = 12
 JITTER = np.linspace(-0.01, 0.01, SEEDS)

@@ -5,8 +5,6 @@ import json
 
 import numpy as np
 import pytest
-from paper import theory_lemma as lemma_4_1
-from paper import theory_lemma as theorem_4_2
 from paper.theory import FULL, QUICK, Contraction, claims, run
 from paper.theory_lemma import RADII, LemmaCell, SamplePath, TheoremCell, expert
 from paper.theory_world import BankPath
@@ -14,6 +12,8 @@ from paper.theory_world import BankPath
 from kdbirl.errors import InputError
 from kdbirl.evaluation.cells import CellStore
 from kdbirl.progress import Silent
+from paper import theory_lemma as lemma_4_1
+from paper import theory_lemma as theorem_4_2
 
 SMALL = Contraction(rows=(32, 64), expert_rows=(4, 8), seeds=2)
 

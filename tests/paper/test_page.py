@@ -38,7 +38,7 @@ def test_the_page_has_everything_and_escapes_it(tmp_path):
     assert "&quot;quoted&quot; &lt;i&gt;" in text
     assert text.count("data:image/png;base64,") == 1
     assert (
-        "kdbirl reproduce fig1 \\\n    --variant=ours \\\n    --quick \\\n    --seeds=2 \\\n    --out reproduction"
+        "python -m paper fig1 \\\n    --variant=ours \\\n    --quick \\\n    --seeds=2 \\\n    --out reproduction"
         in text
     )
     assert "0.1 [0, 0.2]" in text

@@ -32,7 +32,7 @@ from kdbirl.worlds.sepsis.q_policy import ConditionedQ, Learning, LearntValues
 from kdbirl.worlds.sepsis.q_training import Returns, Stopping, Training, _optimizer, _update, double_q_goal
 from kdbirl.worlds.simulator import TabularSimulator
 
-from ..envs.cartpole import CartPole
+from .cartpole import CartPole
 
 SMALL = kb.DeepQ(hidden=(64, 64), updates=8000, evaluate_every=500, patience=4, averaging=0.01)
 TINY = kb.DeepQ(hidden=(32,), updates=3000, evaluate_every=500, batch=64, learning_rate=3e-3, averaging=0.02)

@@ -8,8 +8,8 @@ import kdbirl as kb
 from kdbirl.errors import InputError
 from kdbirl.worlds.policy_value import policy_values
 
-from ..envs.worlds import WORLDS, featurised, random_mdp
 from .reference import value_of
+from .worlds import WORLDS, featurised, random_mdp
 
 SMALL = [name for name in WORLDS if name != "ICUSepsis"]
 
