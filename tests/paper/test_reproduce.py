@@ -1,6 +1,7 @@
 """`python -m paper`: files, verdicts, going on, and mistakes in one sentence."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -37,8 +38,10 @@ def _small_sizes(monkeypatch):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def here(tmp_path, monkeypatch, repository):
+    """A directory of its own, from which `python -m paper` finds this checkout."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"{repository}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     return tmp_path
 
 

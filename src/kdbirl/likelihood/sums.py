@@ -28,8 +28,8 @@ from kdbirl.random_streams import stream
 #
 # -|x - y|^2 / 2h^2 = factor |2^k (x - y)|^2 in powers of two, where 2^k is next to 1/h: multiplying by a power of two
 # is exact, so the differences are those of the rows as they are. Nothing is centred and no square is expanded: no digit
-# is lost far from zero. Every sum is scaled by one of its larger terms, so none underflows. What an expert row gets does
-# not depend on the other rows beside it, nor on the number of cores.
+# is lost far from zero. Every sum is scaled by one of its larger terms, so none underflows. What an expert row gets
+# does not depend on the other rows beside it, nor on the number of cores.
 
 LARGEST = 1e150  # of a coordinate in bandwidths: squares of differences stay in range
 PAIRS_OF_A_THREAD = 2**19  # fewer, and starting a thread would take longer than it saves
