@@ -174,7 +174,7 @@ def _command(name: str, manifests: Sequence[Mapping[str, Any]]) -> str:
         "quick": any(_is_quick(manifest) for manifest in manifests),
         "seeds": counts.pop() if len(counts) == 1 else None,
     }
-    return command_of(given, f"reproduce {name}", "reproduction")
+    return command_of(given, f"python -m paper {name}", "reproduction")
 
 
 def _seeds(manifests: Sequence[Mapping[str, Any]]) -> set[int]:

@@ -6,6 +6,8 @@ import pytest
 import kdbirl as kb
 from kdbirl.errors import InputError
 
+from ..worlds.cartpole import FARTHEST, SECONDS, STEEPEST, CartPole
+
 
 def test_an_optimal_expert_walks_to_its_cell_and_stays():
     grid = kb.Gridworld(4)
@@ -60,8 +62,6 @@ class Asked:
 
 def test_simulators_are_environments_too():
     """Rows follow each other by CartPole's own equations, and ends and cuts are told apart."""
-    from ..worlds.cartpole import FARTHEST, SECONDS, STEEPEST, CartPole
-
     pole = CartPole(discount=0.99)
     demos = kb.rollout(pole, "random", episodes=30, horizon=25, seed=0)
     assert demos.state_names == pole.observation_names

@@ -51,7 +51,7 @@ def _again(configuration: Mapping[str, Any]) -> str:
     given = {name: configuration.get(name) for name in OPTIONS}
     lists = {name: ",".join(map(str, configuration.get(name, ()))) or None for name in ("methods", "rows")}
     budget = {name: configuration.get("budget", {}).get(name) for name in ("draws", "steps")}
-    command = command_of(given | lists | budget, "compare", "comparison-again")
+    command = command_of(given | lists | budget, "kdbirl compare", "comparison-again")
     note = elements.paragraph("The same seeds give the same numbers, but for the times.", "note")
     return f"<h3>To repeat it</h3>{elements.code(command)}{note}"
 
