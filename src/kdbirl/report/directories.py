@@ -131,10 +131,10 @@ def free_place(run: Path) -> Path:
     require_run(run)
     if not (run / "model.npz").is_file():
         raise FileProblem(f"{run} has no model.npz; give the run directory that kdbirl fit made.")
-    places = [run / DIAGNOSIS, *(run / f"{NAME}-{number}" for number in range(2, 1000))]
+    places = [run / DIAGNOSIS, *(run / f"{DIAGNOSIS}-{number}" for number in range(2, 1000))]
     free = [place for place in places if not place.exists()]
     if not free:
-        raise FileProblem(f"{run} holds {len(places)} diagnoses; remove some of {NAME}*.")
+        raise FileProblem(f"{run} holds {len(places)} diagnoses; remove some of {DIAGNOSIS}*.")
     return free[0]
 
 

@@ -179,7 +179,7 @@ def _wrapped(lines: list[str]) -> str:
 
 # An evaluation as text for a terminal of 80 columns.
 
-VERDICTS = 36  # columns for what a row is
+LABELS = 36  # columns for what a row is
 CELL = 21
 
 
@@ -188,7 +188,7 @@ def evaluation_text(judgement: Judgement, env: str, discount: float) -> str:
     found = judgement.posterior
     heading = (
         f"Expected value difference in {env} (discount {discount:g}): what an agent loses under the true reward by "
-        f"acting on a draw. The optimal agent earns {_number(found.best)}, a random one {_number(found.random)}."
+        f"acting on a draw. The optimal agent earns {_shown_number(found.best)}, a random one {_shown_number(found.random)}."
     )
     parts = [heading, _judgement_table(found, judgement.prior), _risk(judgement), *judgement.notes]
     return "\n\n".join(part if "\n" in part else textwrap.fill(part, WIDTH) for part in parts)
@@ -197,9 +197,9 @@ def evaluation_text(judgement: Judgement, env: str, discount: float) -> str:
 def _judgement_table(posterior: ExpectedValueDifference, prior: ExpectedValueDifference | None) -> str:
     columns = [_cells(posterior)] + ([] if prior is None else [_cells(prior)])
     heads = ["posterior", "prior"][: len(columns)]
-    lines = [f"{'':{WORDS}}" + "".join(f"{head:>{CELL}}" for head in heads)]
+    lines = [f"{'':{LABELS}}" + "".join(f"{head:>{CELL}}" for head in heads)]
     for name in columns[0]:
-        lines.append(f"{name:{WORDS}}" + "".join(f"{column[name]:>{CELL}}" for column in columns))
+        lines.append(f"{name:{LABELS}}" + "".join(f"{column[name]:>{CELL}}" for column in columns))
     return "\n".join(lines)
 
 
@@ -229,7 +229,7 @@ def _risk(judgement: Judgement) -> str:
         )
     return (
         f"Value at risk, which needs no true reward: with {confidence:g} % confidence, the policy of the posterior "
-        f"mean loses less than {_number(risk.bound)} with posterior probability {share:g} % "
+        f"mean loses less than {_shown_number(risk.bound)} with posterior probability {share:g} % "
         f"({_percent(relative.bound)} of what lies between the optimal and the random agent)."
     )
 
@@ -239,7 +239,7 @@ def _shown_number(value: float) -> str:
 
 
 def _range(low: float, high: float) -> str:
-    return f"{_number(low)} to {_number(high)}"
+    return f"{_shown_number(low)} to {_shown_number(high)}"
 
 
 def _percent(share: float) -> str:
