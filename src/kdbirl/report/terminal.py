@@ -188,7 +188,8 @@ def evaluation_text(judgement: Judgement, env: str, discount: float) -> str:
     found = judgement.posterior
     heading = (
         f"Expected value difference in {env} (discount {discount:g}): what an agent loses under the true reward by "
-        f"acting on a draw. The optimal agent earns {_shown_number(found.best)}, a random one {_shown_number(found.random)}."
+        f"acting on a draw. The optimal agent earns {_shown_number(found.best)}, "
+        f"a random one {_shown_number(found.random)}."
     )
     parts = [heading, _judgement_table(found, judgement.prior), _risk(judgement), *judgement.notes]
     return "\n\n".join(part if "\n" in part else textwrap.fill(part, WIDTH) for part in parts)
