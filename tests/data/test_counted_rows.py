@@ -14,7 +14,7 @@ from kdbirl.data import large_pass as piece_reading
 from kdbirl.data import large_pieces as piece_summary
 from kdbirl.data import large_rows as row_source
 from kdbirl.data import large_samples as row_sampling
-from kdbirl.data.large_pass import merged, summarise_piece
+from kdbirl.data.large_pass import merged, summarise, summarise_piece
 from kdbirl.data.large_rows import ParquetRows
 from kdbirl.data.large_summary import BankSummary
 from kdbirl.errors import InputError

@@ -322,7 +322,7 @@ def test_the_posterior_is_the_optimum_of_tables_that_scipy_finds(state_only):
         [post.mean(), np.log(post.flat.std(axis=0)), model.policy(rows).q_values(np.arange(3)).ravel()]
     )
     np.testing.assert_allclose(found, best.x, atol=0.15)
-    assert post.settings["training"]["elbo"][-1] == pytest.approx(-best.fun, abs=0.01)
+    assert post.settings["training"]["loss"][-1] == pytest.approx(best.fun, abs=0.01)
 
 
 def test_weights_are_the_least_squares_fit_of_each_draw():

@@ -109,7 +109,7 @@ def test_rules_choose_the_same_where_all_rows_fit_into_the_sample(directory, rul
     streamed = fitted(kb.stream_task_bank(directory, **CONTINUOUS), bandwidth=rule).fitted.choices.for_rows(20)
     np.testing.assert_allclose(streamed.bandwidths.h, in_memory.bandwidths.h, rtol=1e-9)
     np.testing.assert_allclose(streamed.bandwidths.h_reward, in_memory.bandwidths.h_reward, rtol=1e-9)
-    assert streamed.power == in_memory.power
+    assert streamed.power == pytest.approx(in_memory.power, rel=1e-12)  # sums in another order
 
 
 def test_finished_sums_are_kept_and_not_made_again(large, directory, frame, tmp_path, monkeypatch):

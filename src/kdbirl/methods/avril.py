@@ -287,7 +287,7 @@ class AVRIL:
     def train_together(
         models: "Sequence[AVRIL]",
         experts: Sequence[Any],
-        seeds: Sequence[int],
+        seeds: Sequence[Any],
         lanes: int | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -325,6 +325,7 @@ class AVRIL:
         expert, prior, of = self._asked(expert, seed)
         n_states, n_actions = self._counts(expert)
         view = StateView.learn(expert, n_states, self.standardize)
+        seed = of[1]
         rows, held = learnt_and_held_out(expert, view, self.ends == "terminated", float(self.held_out), seed)
         sizes = view.width, self.hidden, 1 if self.state_only else n_actions, n_actions
         schedule = Schedule(int(self.steps), float(self.learning_rate), patience=int(self.patience))
