@@ -23,6 +23,8 @@ from kdbirl.evaluation.paired_rollouts import collected_features
 from kdbirl.planners.deep_q import DeepQ
 from kdbirl.planners.q_episodes import Setup, look_around, starts_of
 from kdbirl.planners.recorded_episodes import simulated_steps
+from kdbirl.posterior.sampler import NoLikelihood
+from kdbirl.posterior.target import Target, starting_points
 from kdbirl.random_streams import stream, stream_key
 
 PACKAGE = Path(__file__).parents[1] / "src" / "kdbirl"
@@ -159,6 +161,21 @@ def test_a_judge_plays_other_episodes_than_the_demonstrator_of_the_same_seed():
     correlations = np.corrcoef(lengths, features.T)[0, 1:]
     assert len(correlations) >= 1
     assert (np.abs(correlations) < 5 / np.sqrt(n)).all()
+
+
+def test_prior_draws_are_shared_with_no_sampler_no_other_seed_and_no_user():
+    """A user who draws true rewards by `default_rng(seed)` would otherwise find the truth among the starting points,
+    and the prior draws of seed 0 among the starting points of seed 1."""
+    prior, world = kb.Normal(0, 1).for_parameters(2), kb.Gridworld(2, features="xy")
+    expert, target = kb.rollout(world, "random", 2, 3, 0), Target.build(prior, NoLikelihood())
+    drawn = {f"of the user's seed {seed}": prior.sample(np.random.default_rng(seed), 64) for seed in range(3)}
+    for seed in range(2):
+        drawn[f"starting points {seed}"] = starting_points(target, prior, 64, seed, False).positions
+        post = kb.BIRL(world, kb.Normal(0, 1), sampler=kb.Grid(draws=50, chains=1)).posterior(expert, seed=seed)
+        drawn[f"prior draws {seed}"] = post.prior_draws[:64]
+    first = np.concatenate([np.round(points[:, 0], 9) for points in drawn.values()])
+    assert len(first) == 7 * 64
+    assert len(np.unique(first)) == len(first)
 
 
 def test_a_stream_is_of_nobody_else():
