@@ -171,7 +171,9 @@ def test_prior_draws_are_shared_with_no_sampler_no_other_seed_and_no_user():
     drawn = {f"of the user's seed {seed}": prior.sample(np.random.default_rng(seed), 64) for seed in range(3)}
     for seed in range(2):
         drawn[f"starting points {seed}"] = starting_points(target, prior, 64, seed, False).positions
-        post = kb.BIRL(world, kb.Normal(0, 1), sampler=kb.Grid(draws=50, chains=1)).posterior(expert, seed=seed)
+        post = kb.BIRL(world, kb.Normal(0, 1), alpha=1.0, sampler=kb.Grid(draws=50, chains=1)).posterior(
+            expert, seed=seed
+        )
         drawn[f"prior draws {seed}"] = post.prior_draws[:64]
     first = np.concatenate([np.round(points[:, 0], 9) for points in drawn.values()])
     assert len(first) == 7 * 64
