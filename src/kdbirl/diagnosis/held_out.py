@@ -4,6 +4,7 @@ For each candidate h the kernel sums of all played rows are computed once (`ckde
 out masks its column. For each h' one matrix product per play gives the likelihood at every point.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -35,7 +36,7 @@ LARGEST_TABLE = 2**23  # numbers in a table of points and tasks: 64 MB
 LARGEST_GAP = 600.0  # nats that leaving out a task may take off the largest weight: exp(-708) is still a number
 MOST_FACTORS = 1000  # numbers below 2 of which the product is below 2^1000
 SMALLEST = float(np.finfo(np.float64).tiny)  # what is smaller counts as zero
-ZERO = 2.0**40  # minus the exponent that stands for that of zero
+ZERO = 2.0**40  # minus the exponent, or logarithm, that stands for that of zero
 MANTISSA, ONE = 0x000FFFFFFFFFFFFF, 0x3FF0000000000000  # of a double: the bits of its mantissa, and 1.0
 
 
@@ -219,19 +220,23 @@ def _all_plays(
     def of_task(task: tuple[Array, Array, list[tuple[Array, Array]], Array, Array]) -> tuple[Array, Array]:
         rows, count, bits, keep, own = task
 
-        def log_ratio(weights: Float[Array, "K P"]) -> Float[Array, "p P"]:
-            above = _log_products(*_mixtures(numerator[rows], keep, weights), count, bits)
+        def log_ratio(weights: Float[Array, "K P"], summed: Callable[..., Array]) -> Float[Array, "p P"]:
+            above = summed(*_mixtures(numerator[rows], keep, weights))
             if len(denominator) == 1:  # the same for every row
                 total, largest = _mixtures(denominator, keep, weights)
                 below = count.sum(axis=1)[:, None] * (jnp.log(total) + largest[:, None])
             else:
-                below = _log_products(*_mixtures(denominator[rows], keep, weights), count, bits)
+                below = summed(*_mixtures(denominator[rows], keep, weights))
             inside = jnp.isfinite(above) & jnp.isfinite(below)
             return jnp.where(inside, above - jnp.where(inside, below, 0.0), -jnp.inf)
 
         left_out = jnp.log(keep)[:, None]  # -inf
         at_point = shared if near else _weights(by_task + left_out)
-        return log_ratio(at_point), log_ratio(_weights(own[:, None] + left_out))[:, 0]
+        at_truth = _weights(own[:, None] + left_out)
+        return (
+            log_ratio(at_point, partial(_sums_by_products, counts=count, by_bit=bits)),
+            log_ratio(at_truth, partial(_sums_of_logs, counts=count))[:, 0],
+        )
 
     points, truths = jax.lax.map(of_task, (index, counts, by_bit, kept, at_truths))
     return points, truths
@@ -265,16 +270,26 @@ def _mixtures(
     return jnp.exp(masked - largest[:, None]) @ weights, largest
 
 
-def _log_products(
+def _sums_of_logs(
+    numbers: Float[Array, "w P"], log_scales: Float[Array, " w"], counts: Float[Array, "p w"]
+) -> Float[Array, "p P"]:
+    """sum_i counts[j, i] log(scale_i numbers_i) of each play j; -inf where a number is zero."""
+    positive = numbers >= SMALLEST
+    logs = jnp.where(positive, jnp.log(jnp.where(positive, numbers, 1.0)), -ZERO)
+    total = counts @ (logs + log_scales[:, None])
+    return jnp.where(total > -ZERO / 2, total, -jnp.inf)
+
+
+def _sums_by_products(
     numbers: Float[Array, "w P"],
     log_scales: Float[Array, " w"],
     counts: Float[Array, "p w"],
     by_bit: list[tuple[Int[Array, "p _"], Bool[Array, "p _"]]],
 ) -> Float[Array, "p P"]:
-    """sum_i counts[j, i] log(scale_i numbers_i) of each play j, for numbers of any size; -inf where a number is zero.
+    """The same for many points, where logarithms of all numbers would cost more than all else.
 
-    Logarithms of every number would cost more than all else. With x = m 2^e, 1 <= m < 2, exponents are added, and the
-    mantissas of rows whose count has bit b are multiplied before one logarithm is taken, 2^b times.
+    With x = m 2^e, 1 <= m < 2, exponents are added, and the mantissas of rows whose count has bit b are multiplied
+    before one logarithm is taken, 2^b times.
     """
     pattern = jax.lax.bitcast_convert_type(numbers, jnp.int64)
     mantissa = jax.lax.bitcast_convert_type((pattern & MANTISSA) | ONE, numbers.dtype)
@@ -296,21 +311,27 @@ def _log_products(
 
 @float64
 def log_mean_and_effective(
-    logs: Float[np.ndarray, "*b P"], power: float
-) -> tuple[Float[np.ndarray, "*b"], Float[np.ndarray, "*b"]]:
+    logs: Float[np.ndarray, "*b P"], powers: Float[np.ndarray, " c"]
+) -> tuple[Float[np.ndarray, "c *b"], Float[np.ndarray, "c *b"]]:
     """log mean_P L^power, and the effective number of points (sum w)^2 / sum w^2 with w = L^power."""
-    mean, effective = _log_mean_and_effective(jnp.asarray(logs), jnp.asarray(power))
+    mean, effective = _log_mean_and_effective(jnp.asarray(logs), jnp.asarray(powers))
     return np.asarray(mean), np.asarray(effective)
 
 
 @jax.jit
 def _log_mean_and_effective(
-    logs: Float[Array, "*b P"], power: Float[Array, ""]
-) -> tuple[Float[Array, "*b"], Float[Array, "*b"]]:
+    logs: Float[Array, "*b P"], powers: Float[Array, " c"]
+) -> tuple[Float[Array, "c *b"], Float[Array, "c *b"]]:
     largest = jnp.max(logs, axis=-1, keepdims=True)
     largest = jnp.where(jnp.isfinite(largest), largest, 0.0)
-    weights = jnp.exp(power * (logs - largest))
-    total, squares = jnp.sum(weights, axis=-1), jnp.sum(weights**2, axis=-1)
-    reached = total > 0
-    mean = jnp.log(jnp.where(reached, total, 1.0) / logs.shape[-1]) + power * largest[..., 0]
-    return jnp.where(reached, mean, -jnp.inf), jnp.where(reached, total**2 / jnp.where(reached, squares, 1.0), 0.0)
+    below = logs - largest
+
+    def one(power: Float[Array, ""]) -> tuple[Array, Array]:
+        weights = jnp.exp(power * below)
+        total, squares = jnp.sum(weights, axis=-1), jnp.sum(weights**2, axis=-1)
+        reached = total > 0
+        mean = jnp.log(jnp.where(reached, total, 1.0) / logs.shape[-1]) + power * largest[..., 0]
+        return jnp.where(reached, mean, -jnp.inf), jnp.where(reached, total**2 / jnp.where(reached, squares, 1.0), 0.0)
+
+    found: tuple[Array, Array] = jax.lax.map(one, powers)
+    return found

@@ -48,7 +48,7 @@ POWERS = 2.0 ** -np.arange(0.0, 9.5, 0.75)
 POINTS = {1: 512, 2: 1600, 3: 2197}  # that stand for the prior, by the number of parameters
 POINTS_BEYOND = 4096
 PLAYS_AT_ONCE = 10  # by a worker of a cluster
-PLAYS = 80  # in all: each of K tasks plays up to PLAYS / K times
+PLAYS = 120  # in all: each of K tasks plays up to PLAYS / K times
 PLAYS_WITH_OBJECTIVE = 40  # an objective is a Python function, called for each play and candidate
 NEAR = 0.25  # standard errors of the best candidate's mean, below it by which a candidate counts e times less
 LARGEST_WORK = 8e10  # kernel-mixture terms of the whole search: with more rows, fewer points stand for the prior
@@ -300,17 +300,15 @@ class _Search:
         powers: Float[np.ndarray, " c"],
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Means over plays of the bounded score (or objective) and the raw one (b, c, t); median effective points."""
-        raw = np.empty((len(at_points), len(powers), *at_points.shape[1:3]))
-        effective = np.empty(raw.shape[:2])
-        scores = np.empty_like(raw)
-        for c, power in enumerate(powers):
-            evidence, effective_points = log_mean_and_effective(at_points, float(power))
-            reached = np.isfinite(evidence) & np.isfinite(at_truths)
-            usual = power * at_truths - np.where(np.isfinite(evidence), evidence, 0.0)
-            raw[:, c] = np.where(reached, usual, -np.inf)
-            effective[:, c] = np.median(effective_points, axis=(1, 2))
-            scores[:, c] = bounded(raw[:, c]) if self.objective is None else self._objectives(power * at_points)
-        return scores.mean(axis=-1), raw.mean(axis=-1), effective
+        evidence, effective = (np.swapaxes(part, 0, 1) for part in log_mean_and_effective(at_points, powers))
+        reached = np.isfinite(evidence) & np.isfinite(at_truths)[:, None]
+        usual = powers[None, :, None, None] * at_truths[:, None] - np.where(np.isfinite(evidence), evidence, 0.0)
+        raw = np.where(reached, usual, -np.inf)
+        if self.objective is None:
+            scores = bounded(raw)
+        else:
+            scores = np.stack([self._objectives(power * at_points) for power in powers], axis=1)
+        return scores.mean(axis=-1), raw.mean(axis=-1), np.median(effective, axis=(2, 3))
 
     def _objectives(self, logs: Float[np.ndarray, "b t p P"]) -> Float[np.ndarray, "b t p"]:
         assert self.objective is not None

@@ -163,7 +163,7 @@ class _Trial:
         widths, power = self._chosen(rule, n)
         kernels = shown.reward_kernels(np.array([widths.h_reward]))
         at_points, at_truths = (part[0, :, 0] for part in shown.log_likelihoods(widths.h, kernels))
-        evidence, _ = log_mean_and_effective(at_points[None], power)
+        evidence, _ = log_mean_and_effective(at_points, np.array([power]))
         scores = power * at_truths - evidence[0]
         weights = np.exp(power * (at_points - at_points.max(axis=1, keepdims=True)))
         weights /= weights.sum(axis=1, keepdims=True)
