@@ -64,7 +64,7 @@ def _kdbirl(
     """Bayesian inverse reinforcement learning from labelled training tasks."""
 
 
-def main(arguments: Sequence[str] | None = None, commands: typer.Typer = app) -> NoReturn:
+def main(arguments: Sequence[str] | None = None, commands: typer.Typer | None = None) -> NoReturn:
     """Entry point of the process: set it up, run the verb, exit. Nothing else in the package touches the process."""
     switch_on()
     _show_only_our_warnings()
@@ -80,11 +80,12 @@ def _stop(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def run(arguments: Sequence[str] | None = None, commands: typer.Typer = app) -> int:
+def run(arguments: Sequence[str] | None = None, commands: typer.Typer | None = None) -> int:
     """Run the command line and give its exit code: 0, or 2 for a user's mistake, 1 for anything else."""
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
-        code = commands(args=words, prog_name=commands.info.name, standalone_mode=False)
+        asked = app if commands is None else commands
+        code = asked(args=words, prog_name=asked.info.name or "kdbirl", standalone_mode=False)
         if code == INTERRUPTED:
             return _sentence("Stopped.", INTERRUPTED)
         return code if isinstance(code, int) else 0
