@@ -1,5 +1,6 @@
 """Bandwidth rules against the formulas, on the raw rows (before identical ones are collapsed)."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import jax.numpy as jnp
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from kdbirl.errors import InputError
-from kdbirl.likelihood import bandwidths
+from kdbirl.likelihood import bandwidths, cross_validation
 from kdbirl.likelihood.bandwidths import by_rule, given, parse_bandwidth, sampled_rows
 from kdbirl.likelihood.ckde import CKDE
 from kdbirl.likelihood.distances import DISTANCES
@@ -171,6 +172,25 @@ def test_many_rows_are_sampled_with_a_seed(rule: str, monkeypatch: pytest.Monkey
     assert first.notes == (f"{rule}: distances between 60 sampled rows",)
     assert first.h_reward == full.h_reward  # rewards are never sampled
     assert first.h == pytest.approx(full.h, rel=0.25)
+
+
+@pytest.mark.parametrize("rule", ["paper", "median", "cv"])
+def test_samples_of_rows_do_not_depend_on_the_order_of_tasks_and_rows(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows and tasks that occur several times are among them."""
+    monkeypatch.setattr(bandwidths, "ROWS_FOR_PAIRS", 60)
+    monkeypatch.setattr(cross_validation, "BANK_ROWS", 80)
+    monkeypatch.setattr(cross_validation, "SCORED_ROWS", 40)
+    of, rng = problem(seed=27, sizes=(60, 50, 40)), np.random.default_rng(0)
+    order, place = rng.permutation(len(of.rows)), np.array([2, 0, 1])
+    other = replace(of, rows=of.rows[order], tasks=place[of.tasks[order]], rewards=of.rewards[np.argsort(place)])
+    found = [by_rule(rule, estimator(one, GAUSSIAN, GAUSSIAN), seed=4) for one in (of, other)]
+    np.testing.assert_allclose(found[1].h, found[0].h, rtol=1e-12)
+    assert found[1].h_reward == pytest.approx(found[0].h_reward, rel=1e-12)
+    if rule == "cv":  # its candidates are far apart: the rows themselves
+        scored = [cross_validation._folds(estimator(one, GAUSSIAN, GAUSSIAN), 4).scored for one in (of, other)]
+        np.testing.assert_array_equal(scored[1], scored[0])
 
 
 def test_no_row_is_sampled_twice() -> None:

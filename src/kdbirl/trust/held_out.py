@@ -1,7 +1,7 @@
 """log L(R | rows of task k) with task k left out of the bank: at its own reward, and at points of the prior.
 
 For each candidate h the kernel sums of all played rows are computed once (`ckde.tables`), never m x m; leaving task k
-out masks its column. For each h' one matrix product per play gives the likelihood at every point.
+out masks its column. For each h' one matrix product per task, shared by its plays, gives the likelihood at every point.
 """
 
 from collections.abc import Callable
