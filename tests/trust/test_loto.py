@@ -47,7 +47,7 @@ def labelled_bank(seed=1):
     "choices",
     [
         {},
-        {"h_reward": 0.04},  # leaving out the nearest task takes more off the largest weight than a double can hold
+        {"h_reward": 0.01},  # leaving out the nearest task takes more off the largest weight than a double can hold
         {"kernel": "laplace", "distance": "manhattan"},
         {"reward_kernel": "epanechnikov"},
         {"conditional": "action"},
