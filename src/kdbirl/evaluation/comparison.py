@@ -32,6 +32,7 @@ from kdbirl.posterior.priors import Prior
 from kdbirl.posterior.product_prior import parse_priors
 from kdbirl.posterior.result import Posterior
 from kdbirl.progress import Progress, Silent
+from kdbirl.random_streams import stream
 from kdbirl.trust.loto import bounded
 from kdbirl.worlds.named import tabular_world
 from kdbirl.worlds.planning import plan
@@ -129,7 +130,6 @@ def _random(mdp: TabularMDP) -> Policy:
 NAME = "comparison"
 DECIDING = ("demos", "diagnosis", "envs", "evaluation", "features", "methods", "planners")  # besides the store's own
 BY_STATE, BY_FEATURES = "uniform:0,1", "uniform:-1,1"  # priors, unless one is given
-TRAINING, TEST, EXPERT, ANSWER = 1, 2, 3, 4  # streams of random numbers of one seed
 
 
 @dataclass(frozen=True)
@@ -256,18 +256,22 @@ class _Trial:
     @cached_property
     def bank(self) -> TaskBank:
         study = self.study
-        rewards = study.reward_prior.sample(np.random.default_rng([self.seed, TRAINING]), study.training_tasks)
-        seed = _stream(self.seed, TRAINING)
+        rewards = study.reward_prior.sample(
+            np.random.default_rng(stream(self.seed, "training rewards of a comparison")), study.training_tasks
+        )
+        seed = _seed_of(self.seed, "training demonstrations of a comparison")
         return make_bank(study.world, rewards, episodes=study.episodes, horizon=study.horizon, seed=seed)
 
     def truth(self, task: int) -> Float[np.ndarray, " q"]:
         """The reward of a test task: the judge's alone."""
-        return self.study.reward_prior.sample(np.random.default_rng([self.seed, TEST, task]), 1)[0]
+        return self.study.reward_prior.sample(
+            np.random.default_rng(stream(self.seed, "test rewards of a comparison", task)), 1
+        )[0]
 
     def expert(self, n: int, task: int) -> Demonstrations:
         """n rows of an optimal expert: whole episodes, the last one cut if it must be."""
         mdp = self.study.world
-        seed = _stream(self.seed, EXPERT, task)
+        seed = _seed_of(self.seed, "experts of a comparison", task)
         shown = rollout(mdp, plan(mdp, self.truth(task)), episodes=n, horizon=self.study.horizon, seed=seed)
         return first_rows(shown, n)
 
@@ -277,7 +281,9 @@ class _Trial:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", KDBIRLWarning)  # they speak of single fits; the table judges them
-                answered, seconds, fitting = self._answered(method, expert, _stream(self.seed, ANSWER, task, n))
+                answered, seconds, fitting = self._answered(
+                    method, expert, _seed_of(self.seed, "answers of a comparison", task, n)
+                )
         except KDBIRLError as problem:
             return {"problem": " ".join(str(problem).split()), "seconds": 0.0, "fit_seconds": 0.0}
         if CONTENDERS[method].kind == "policy":
@@ -315,9 +321,9 @@ def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
     return result, time.perf_counter() - start
 
 
-def _stream(*numbers: int) -> int:
-    """A seed of its own for each use."""
-    return int(np.random.SeedSequence(numbers).generate_state(1)[0])
+def _seed_of(seed: int, use: str, *place: int) -> int:
+    """A seed for what takes one."""
+    return int(stream(seed, use, *place).generate_state(1)[0])
 
 
 @cache
