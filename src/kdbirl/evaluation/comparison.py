@@ -11,9 +11,8 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -128,7 +127,6 @@ def _random(mdp: TabularMDP) -> Policy:
 
 
 NAME = "comparison"
-DECIDING = ("demos", "diagnosis", "envs", "evaluation", "features", "methods", "planners")  # besides the store's own
 BY_STATE, BY_FEATURES = "uniform:0,1", "uniform:-1,1"  # priors, unless one is given
 
 
@@ -229,7 +227,6 @@ class Comparison:
             "settings": CONTENDERS[method].settings,
             "budget": asdict(self.budget),
             **{name: getattr(self, name) for name in made},
-            "code": deciding_code(),
         }
 
     def configuration(self) -> dict[str, Any]:
@@ -324,12 +321,3 @@ def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
 def _seed_of(seed: int, use: str, *place: int) -> int:
     """A seed for what takes one."""
     return int(stream(seed, use, *place).generate_state(1)[0])
-
-
-@cache
-def deciding_code() -> str:
-    """A hash of our own source that decides answers, besides what the store looks at."""
-    package, digest = Path(__file__).resolve().parents[1], sha256()
-    for path in (path for folder in DECIDING for path in sorted((package / folder).glob("*.py"))):
-        digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()[:16]
