@@ -37,7 +37,7 @@ def test_a_damaged_cache_is_made_anew(tmp_path):
 def test_a_cache_that_cannot_be_written_is_done_without():
     from numba import njit
 
-    from kdbirl._jax import _Forgiving, compiled
+    from kdbirl.compiled import _Forgiving, compiled
 
     def twice(x):
         return 2 * x

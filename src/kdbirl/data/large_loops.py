@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kdbirl._jax import compiled
+from kdbirl.compiled import compiled
 
 
 @compiled()

@@ -8,7 +8,7 @@ here. Every function works on one thread and lets others run.
 
 import numpy as np
 
-from kdbirl._jax import compiled
+from kdbirl.compiled import compiled
 
 BLOCK_NUMBERS = 3072  # of rows that stay in the fastest cache while all expert rows meet them
 LONGEST_BLOCK, SHORTEST_BLOCK = 512, 128

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kdbirl._jax import compiled
+from kdbirl.compiled import compiled
 from kdbirl.likelihood.gaussian_loops import LOOSE, squares_to
 
 
