@@ -25,9 +25,9 @@ QUICK = {"sampler": "metropolis", "chains": 2, "warmup": 200, "draws": 50, "band
 # a shell starts background jobs with Ctrl-C ignored, and the test may be in one; states are written at once
 COMMAND = """
 import signal
-from kdbirl import checkpoints, cli
+from kdbirl import cli, store
 signal.signal(signal.SIGINT, signal.default_int_handler)
-checkpoints.EVERY = 0.0
+store.EVERY = 0.0
 cli.main()
 """
 

@@ -30,7 +30,7 @@ from .test_fit import words
 
 KILLS, IN_A_ROW = 50, 5
 # states are written all the time, so that a kill finds them, and finds them being written
-COMMAND = "from kdbirl import checkpoints, cli; checkpoints.EVERY, checkpoints.SHARE = 0.05, 0.5; cli.main()"
+COMMAND = "from kdbirl import cli, store; store.EVERY, store.SHARE = 0.05, 0.5; cli.main()"
 
 
 @dataclass(frozen=True)
