@@ -5,7 +5,7 @@ Everything that a fit needs of the rows is a merge over the pieces of the bank's
     summary = merged(merged(summarise_piece(bank, 0, seed), summarise_piece(bank, 1, seed)), ...)    one pass
     S       = logaddexp over pieces of their tables of kernel sums                                   a pass for each h
 
-so pieces can be read in any place. `summarise` (`bank_pass.py`) makes the first pass and keeps
+so pieces can be read in any place. `summarise` (`large_pass.py`) makes the first pass and keeps
 what it leaves in memory with the bank.
 """
 

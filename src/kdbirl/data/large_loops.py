@@ -1,4 +1,4 @@
-"""The loops of `grid_counts.py`, compiled by Numba: other threads can work while rows are counted."""
+"""The loops of `large_counts.py`, compiled by Numba: other threads can work while rows are counted."""
 
 import numpy as np
 

@@ -2,7 +2,7 @@
 
 A map is a frozen object. `fit` returns a *new*, fitted map and leaves the old one as it was; a fitted map works on each
 row by itself, so phi of some rows is the same whatever other rows stand beside them. A new map is a frozen dataclass
-with `_fit`, `_apply`, `_columns`, `is_fitted` and a `kind`, entered in the table of `spec.py`.
+with `_fit`, `_apply`, `_columns`, `is_fitted` and a `kind`, entered in the table of `named.py`.
 """
 
 import base64

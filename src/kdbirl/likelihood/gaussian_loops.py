@@ -1,4 +1,4 @@
-"""The loops of `gaussian_sums.py`, compiled by Numba: sums of Gaussian kernels, scaled so that none underflows.
+"""The loops of `sums.py`, compiled by Numba: sums of Gaussian kernels, scaled so that none underflows.
 
 A kernel is 2^t. With n the integer nearest to t, 2^t = 2^n 2^(t - n): the difference is exact, 2^n is put
 into the bits of the exponent, and 2^r on [-1/2, 1/2] is the polynomial through its values at Chebyshev's nodes (12 of

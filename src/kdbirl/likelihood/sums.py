@@ -1,7 +1,7 @@
 """The table S[i, k] = log sum over the rows j of task k of weight_j K_h(x_i, x_j): everything the data say.
 
 A table is a sum over rows, so tables of parts merge with `logaddexp`. The Gaussian on Euclidean distance has loops of
-its own (`gaussian_sums.py`). For any other kernel, and on a GPU, XLA compiles what one pair of points says: rows are
+its own (`gaussian_loops.py`). For any other kernel, and on a GPU, XLA compiles what one pair of points says: rows are
 laid out in *tiles* of one task each, padded with rows of weight zero, and summed in a scan whose working set stays in
 the cache, in two ways that are equal to rounding:
 - `_plain_tiles`: the sum as it is, in one pass;

@@ -3,7 +3,7 @@
 A chain at z moves to a proposal z' ~ g with probability min(1, w(z') / w(z)), w = posterior / g. It is exact for any g,
 and because no proposal depends on the chain, all densities are computed beforehand, in large matrix products over all
 tasks: some hundred nanoseconds each, where a chain that has to wait for its last step pays microseconds. What it needs
-is a g that is nearly the posterior (`proposals.py`): it is fitted to weighted points, first of the prior (the same for
+is a g that is nearly the posterior (below): it is fitted to weighted points, first of the prior (the same for
 all tasks), then of itself, and fixed before the chains start. Up to some ten informed parameters that works; where it
 does not, few proposals are accepted, which the result says, and `accepted_enough` asks.
 """

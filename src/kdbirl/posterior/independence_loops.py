@@ -1,4 +1,4 @@
-"""The loops of `independence.py` and `proposals.py`, compiled by Numba: other threads can work beside them."""
+"""The loops of `independence.py`, compiled by Numba: other threads can work beside them."""
 
 import numpy as np
 
