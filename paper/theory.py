@@ -14,8 +14,7 @@ import numpy as np
 from kdbirl.errors import InputError
 from kdbirl.evaluation.cells import CellStore
 from kdbirl.progress import Progress, Silent
-from paper import theory_lemma as lemma_4_1
-from paper import theory_lemma as theorem_4_2
+from paper import theory_lemma
 from paper.claims import NEARLY_ONE, RATE_TOLERANCE, TAIL, Interval, converges, goes_to_one, has_rate, slope, tail_slope
 from paper.ledger import Claim, Verdict, opposite, withheld
 from paper.theory_lemma import RADII, LemmaCell, TheoremCell
@@ -52,13 +51,13 @@ def run(spec: Contraction, store: CellStore, progress: Progress | None = None) -
     """All numbers of the experiment; cells that the store has are not computed again."""
     lemma = [
         (path.name, LemmaCell(spec.world, path, m, seed))
-        for path in lemma_4_1.PATHS
+        for path in theory_lemma.PATHS
         for m in spec.rows
         for seed in range(spec.seeds)
     ]
     theorem = [
         (path.bank.name, TheoremCell(spec.world, path, n, seed))
-        for path in theorem_4_2.THEOREM_PATHS
+        for path in theory_lemma.THEOREM_PATHS
         for n in spec.expert_rows
         for seed in range(spec.seeds)
     ]
@@ -93,10 +92,10 @@ def _table(found: Sequence[Numbers], paths: int, sizes: int, seeds: int, name: s
 
 def _lemma_cells(spec: Contraction, found: Sequence[Numbers]) -> Numbers:
     sizes = np.asarray(spec.rows, dtype=float)
-    shape = len(lemma_4_1.PATHS), len(spec.rows), spec.seeds
+    shape = len(theory_lemma.PATHS), len(spec.rows), spec.seeds
     tables = {name: _table(found, *shape, name) for name in ("l1", "squared", "tasks", "h", "h_reward")}
     paths = {}
-    for i, path in enumerate(lemma_4_1.PATHS):
+    for i, path in enumerate(theory_lemma.PATHS):
         errors, squared = tables["l1"][i], tables["squared"][i]
         paths[path.name] = {
             "label": path.label,
@@ -114,12 +113,12 @@ def _lemma_cells(spec: Contraction, found: Sequence[Numbers]) -> Numbers:
 
 
 def _theorem_cells(spec: Contraction, found: Sequence[Numbers]) -> Numbers:
-    shape = len(theorem_4_2.THEOREM_PATHS), len(spec.expert_rows), spec.seeds
+    shape = len(theory_lemma.THEOREM_PATHS), len(spec.expert_rows), spec.seeds
     names = ("mass", "distance", "error", "sd", "scale_sd", "covered")
     tables = {name: _table(found, *shape, name) for name in names}
-    shown = _typical_seed(tables["distance"][[path.rows is not None for path in theorem_4_2.THEOREM_PATHS]])
+    shown = _typical_seed(tables["distance"][[path.rows is not None for path in theory_lemma.THEOREM_PATHS]])
     paths = {}
-    for i, path in enumerate(theorem_4_2.THEOREM_PATHS):
+    for i, path in enumerate(theory_lemma.THEOREM_PATHS):
         of_shown = found[i * shape[1] * shape[2] : (i + 1) * shape[1] * shape[2]][shown :: shape[2]]
         paths[path.bank.name] = {
             "label": path.bank.label,

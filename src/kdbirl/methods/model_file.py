@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kdbirl.archive import read_arrays, whole_or_not_at_all
-from kdbirl.data import large_reader as stream_spec
+from kdbirl.data import large_reader
 from kdbirl.errors import FileProblem, InputError
 from kdbirl.features import FeatureMap, from_spec
 from kdbirl.likelihood.bandwidths import Bandwidths
@@ -171,7 +171,7 @@ def _streamed_spec(all_rows: AllRows | None) -> dict[str, Any] | None:
         return None
     if not isinstance(rows, StreamedRows):
         raise InputError("The training rows of this model cannot be read, so it cannot be saved again.")
-    return stream_spec.to_spec(rows.coded)
+    return large_reader.to_spec(rows.coded)
 
 
 def _streamed(
@@ -183,7 +183,7 @@ def _streamed(
 ) -> AllRows:
     """The rows again, or, where their files are gone, something that says so when it is asked."""
     try:
-        return StreamedRows(stream_spec.from_spec(spec, tasks, rewards, parameters), features)
+        return StreamedRows(large_reader.from_spec(spec, tasks, rewards, parameters), features)
     except (FileProblem, InputError) as problem:
         return MissingRows(np.asarray(spec["rows_per_task"], dtype=np.int64), str(problem))
 

@@ -11,8 +11,7 @@ from jaxtyping import Float
 
 from kdbirl.archive import read_json
 from kdbirl.errors import FileProblem, InputError, did_you_mean
-from kdbirl.worlds import gridworld, icu_sepsis
-from kdbirl.worlds import tabular as toy_text
+from kdbirl.worlds import gridworld, icu_sepsis, tabular
 from kdbirl.worlds.gymnasium import GymnasiumSource
 from kdbirl.worlds.tabular import TabularMDP, World
 from kdbirl.worlds.tabular_arrays import as_rewards
@@ -110,8 +109,8 @@ def _id_and_features(text: str) -> tuple[str, str]:
     import gymnasium
 
     name, colon, features = text.rpartition(":")
-    if not colon or (name not in gymnasium.registry and features not in toy_text.FEATURES):
-        return text, toy_text.FEATURES[0]
+    if not colon or (name not in gymnasium.registry and features not in tabular.FEATURES):
+        return text, tabular.FEATURES[0]
     return name, features
 
 
